@@ -1,0 +1,181 @@
+# mimidec: what the scripts share: packages, the build, the environment
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# shellcheck shell=sh disable=SC2034
+#
+# To be sourced, with `top` set to the root of the repository. It defines
+# functions and does nothing by itself; all of them print to stderr only,
+# because the output of a script may be audio.
+
+: "${top:?set top to the root of the repository first}"
+
+build=${MIMIDEC_BUILD:-$top/build}
+nvcc_dir=${MIMIDEC_NVCC_DIR:-$top/build-nvcc}
+# nvcc, what it calls, and the headers that device code includes.
+nvcc_wheels='nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*'
+
+# Debian's names. To build; to run pipelines; to draw; to test.
+build_packages='gcc libc6-dev meson ninja-build pkg-config
+  libgstreamer1.0-dev libgstreamer-plugins-base1.0-dev
+  libjson-glib-dev libyaml-dev'
+run_packages='gstreamer1.0-tools gstreamer1.0-plugins-base
+  gstreamer1.0-plugins-good gstreamer1.0-alsa'
+draw_packages='python3 python3-numpy python3-matplotlib'
+test_packages='python3-numpy python3-gi gir1.2-gstreamer-1.0
+  gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-bad valgrind
+  clang llvm shellcheck pyflakes3 procps'
+
+say ()
+{
+  printf '%s\n' "$*" >&2
+}
+
+die ()
+{
+  say "$(basename "$0"): $*"
+  exit 1
+}
+
+# The comment that a script opens with, less its first two lines, is its help.
+print_help ()
+{
+  sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0" | sed '/SPDX-/d'
+}
+
+is_installed ()
+{
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+is_available ()
+{
+  apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+}
+
+as_root ()
+{
+  if [ "$(id -u)" -eq 0 ]; then
+    env "$@"
+  elif command -v sudo >/dev/null; then
+    sudo env "$@"
+  else
+    die "needs root or sudo to run: $*"
+  fi
+}
+
+apt_get ()
+{
+  as_root DEBIAN_FRONTEND=noninteractive apt-get -qq \
+    -o DPkg::Lock::Timeout=300 -o APT::Sandbox::Seccomp=0 "$@" >&2
+}
+
+# Without Debian's package database, all that can be done is to see whether
+# the things themselves are there.
+check_foreign_system ()
+{
+  absent=
+  for command in cc meson ninja pkg-config gst-launch-1.0; do
+    command -v $command >/dev/null || absent="$absent $command"
+  done
+  if command -v pkg-config >/dev/null; then
+    for module in gstreamer-1.0 gstreamer-audio-1.0 json-glib-1.0 yaml-0.1; do
+      pkg-config --exists $module || absent="$absent $module"
+    done
+  fi
+  [ -n "$absent" ] || return 0
+  say "This is not Debian, and these are missing:$absent"
+  say "Install what your system calls (Debian's names):"
+  # shellcheck disable=SC2086 # a list of words
+  say "$(printf '  %s\n' $1)"
+  exit 1
+}
+
+# install_packages LIST: installs those that are missing, and asks nobody
+# (neither root nor the network) when none is.
+install_packages ()
+{
+  if ! command -v apt-get >/dev/null; then
+    check_foreign_system "$1"
+    return
+  fi
+  missing=
+  for package in $1; do
+    is_installed "$package" || missing="$missing $package"
+  done
+  [ -n "$missing" ] || return 0
+  say "Installing:$missing"
+  apt_get update || say "apt-get update failed; trying with the lists as they are"
+  # shellcheck disable=SC2086 # a list of words
+  apt_get install -y --no-install-recommends $missing \
+    || die "could not install:$missing"
+}
+
+# install_optional PACKAGE: succeeds when it is there afterwards.
+install_optional ()
+{
+  command -v apt-get >/dev/null || return 1
+  is_installed "$1" && return
+  is_available "$1" || return 1
+  apt_get install -y --no-install-recommends "$1"
+}
+
+find_nvcc ()
+{
+  for nvcc in "$nvcc_dir"/nvidia/cu13/bin/nvcc /usr/local/cuda/bin/nvcc; do
+    [ ! -x "$nvcc" ] || { echo "$nvcc"; return; }
+  done
+  command -v nvcc
+}
+
+# fetch_nvcc: prints the path of an nvcc, taken from PyPI (200 MB) when the
+# machine has none. Fails, with a message, when there is none to be had: the
+# plugin is then built without its CUDA backend.
+fetch_nvcc ()
+{
+  find_nvcc && return
+  say "Fetching nvcc from PyPI into $nvcc_dir"
+  if install_optional python3-pip && rm -rf "$nvcc_dir.part" \
+    && for wheel in $nvcc_wheels; do
+      python3 -m pip --disable-pip-version-check --no-input install -q \
+        --root-user-action ignore --no-deps --no-compile \
+        --target "$nvcc_dir.part" "$wheel" >&2 || exit 1
+    done && mv "$nvcc_dir.part" "$nvcc_dir" && find_nvcc; then
+    return
+  fi
+  rm -rf "$nvcc_dir.part"
+  say "No nvcc (no network, or no wheel for this machine): building for the CPU only"
+  return 1
+}
+
+# A driver is there, so a CUDA backend could be used.
+has_nvidia_gpu ()
+{
+  [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || [ -e /dev/nvhost-gpu ]
+}
+
+# build_plugin [MESON OPTION...]: configures on the first call, builds what has
+# changed, and lets GStreamer find the result. Does nothing but the last when
+# the caller (a test) said where a build is.
+build_plugin ()
+{
+  if [ -z "${MIMIDEC_BUILD:-}" ]; then
+    log=$build-log.txt
+    if [ ! -f "$build/build.ninja" ]; then
+      say "Configuring in $build"
+      meson setup "$build" "$top" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+    elif [ $# -gt 0 ]; then
+      meson configure "$build" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+    fi
+    say "Building"
+    meson compile -C "$build" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+    rm -f "$log"
+  fi
+  use_plugin
+}
+
+use_plugin ()
+{
+  export GST_PLUGIN_PATH="$build/gst${GST_PLUGIN_PATH:+:$GST_PLUGIN_PATH}"
+  # A registry of our own: the user's is not touched, and what it remembers
+  # about another build is not believed.
+  export GST_REGISTRY="$build/gst-registry.bin"
+}
