@@ -10,8 +10,11 @@
 
 build=${MIMIDEC_BUILD:-$top/build}
 nvcc_dir=${MIMIDEC_NVCC_DIR:-$top/build-nvcc}
-# nvcc, what it calls, and the headers that device code includes.
-nvcc_wheels='nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*'
+# nvcc, what it calls, and the headers that device code includes (cuda_bf16.h
+# takes one from cccl).
+nvcc_wheels='nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.*
+  nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*
+  nvidia-cuda-cccl==13.0.*'
 
 # Debian's names. To build; to run pipelines; to draw; to test.
 build_packages='gcc libc6-dev meson ninja-build pkg-config
@@ -48,7 +51,7 @@ is_installed ()
 
 is_available ()
 {
-  apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+  apt-cache show "$1" >/dev/null 2>&1
 }
 
 as_root ()
@@ -62,10 +65,17 @@ as_root ()
   fi
 }
 
+# Says nothing unless it fails.
 apt_get ()
 {
+  apt_log=$(mktemp)
   as_root DEBIAN_FRONTEND=noninteractive apt-get -qq \
-    -o DPkg::Lock::Timeout=300 -o APT::Sandbox::Seccomp=0 "$@" >&2
+    -o DPkg::Lock::Timeout=300 "$@" >"$apt_log" 2>&1 || {
+    tail -n 20 "$apt_log" >&2
+    rm -f "$apt_log"
+    return 1
+  }
+  rm -f "$apt_log"
 }
 
 # Without Debian's package database, all that can be done is to see whether
@@ -102,7 +112,7 @@ install_packages ()
     is_installed "$package" || missing="$missing $package"
   done
   [ -n "$missing" ] || return 0
-  say "Installing:$missing"
+  say "Installing (this takes a minute):$missing"
   apt_get update || say "apt-get update failed; trying with the lists as they are"
   # shellcheck disable=SC2086 # a list of words
   apt_get install -y --no-install-recommends $missing \
@@ -126,23 +136,24 @@ find_nvcc ()
   command -v nvcc
 }
 
-# fetch_nvcc: prints the path of an nvcc, taken from PyPI (200 MB) when the
-# machine has none. Fails, with a message, when there is none to be had: the
+# fetch_nvcc: prints the path of an nvcc, taken from PyPI (100 MB to load) when
+# the machine has none. Fails, with a message, when there is none to be had: the
 # plugin is then built without its CUDA backend.
 fetch_nvcc ()
 {
   find_nvcc && return
   say "Fetching nvcc from PyPI into $nvcc_dir"
-  if install_optional python3-pip && rm -rf "$nvcc_dir.part" \
-    && for wheel in $nvcc_wheels; do
-      python3 -m pip --disable-pip-version-check --no-input install -q \
-        --root-user-action ignore --no-deps --no-compile \
-        --target "$nvcc_dir.part" "$wheel" >&2 || exit 1
-    done && mv "$nvcc_dir.part" "$nvcc_dir" && find_nvcc; then
+  rm -rf "$nvcc_dir" "$nvcc_dir.part"
+  # shellcheck disable=SC2086 # a list of words
+  if install_optional python3-pip \
+    && python3 -m pip --disable-pip-version-check --no-input install -q \
+      --root-user-action ignore --no-deps --no-compile \
+      --target "$nvcc_dir.part" $nvcc_wheels >&2 \
+    && mv "$nvcc_dir.part" "$nvcc_dir" && find_nvcc; then
     return
   fi
   rm -rf "$nvcc_dir.part"
-  say "No nvcc (no network, or no wheel for this machine): building for the CPU only"
+  say "No nvcc (no network, or no wheel for this machine): the plugin is built for the CPU only"
   return 1
 }
 
@@ -178,4 +189,15 @@ use_plugin ()
   # A registry of our own: the user's is not touched, and what it remembers
   # about another build is not believed.
   export GST_REGISTRY="$build/gst-registry.bin"
+}
+
+# A card that ALSA knows, or a sound server.
+has_sound ()
+{
+  for path in /dev/snd/pcm*p "${PULSE_SERVER:-}" \
+    "${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/pulse/native" \
+    "${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/pipewire-0"; do
+    [ ! -e "${path#unix:}" ] || return 0
+  done
+  return 1
 }
