@@ -1,0 +1,651 @@
+/* mimidec: the element
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+
+/**
+ * SECTION:element-mimidec
+ * @title: mimidec
+ * @short_description: decodes Mimi speech latents and codes to PCM
+ *
+ * mimidec is the last stage of a neural speech synthesizer: it turns what a
+ * language model of speech produces (one latent vector, or one row of codes,
+ * for each 80 ms) into 24 kHz mono PCM, as it comes, with the network's state
+ * kept from the first frame of an utterance to its last.
+ *
+ * ## Input
+ *
+ * * `audio/x-mimi-latent, rate=24000, channels=1, dims=32`: latents, `format`
+ *   F32LE (default) or F16LE; `normalized` (boolean) says whether the
+ *   checkpoint's statistics have still to be applied, see
+ *   #GstMimiDec:normalized. `dims` may also be the network's width: vectors as
+ *   they leave the quantizer.
+ * * `audio/x-mimi, rate=24000, channels=1, codebooks=8`: codes, one row a
+ *   frame, `format` U16LE (default), S32LE or S64LE. Fewer codebooks than the
+ *   checkpoint has are fine. A row that holds "no token yet" (-1, or 65535 in
+ *   U16LE) gives no audio and is counted.
+ * * `other/tensors, num_tensors=1, types=float32, dimensions=32`: the same as
+ *   NNStreamer writes it; float32 and float16 are latents; uint16, int32 and
+ *   int64 are codes. `32:1:1:1` and `1:32:1` are the same as `32`.
+ *
+ * `framerate` is 25/2 or not there. A buffer may hold any number of frames, and
+ * a frame may be spread over buffers.
+ *
+ * ## Utterances
+ *
+ * The state starts from zero at STREAM_START, FLUSH_STOP and a buffer flagged
+ * DISCONT, at the signal #GstMimiDec::reset and where the caps begin to mean
+ * something else; nothing else touches it. The best mark between utterances is
+ * DISCONT and a timestamp on the first buffer, and no timestamps on the others.
+ *
+ * ## Bad input
+ *
+ * A frame that cannot be decoded (NaN, infinity, a code out of range) becomes
+ * 80 ms of silence, the state starts from zero, and a warning is posted. An
+ * unfinished frame at the end of the stream, at a DISCONT or at new caps is
+ * dropped and reported by a warning.
+ *
+ * ## Example launch lines
+ * |[
+ * gst-launch-1.0 filesrc location=sentence-1.f32 ! audio/x-mimi-latent,rate=24000,channels=1,dims=32 ! mimidec model=mimi-demo.safetensors ! wavenc ! filesink location=sentence-1.wav
+ * ]| Latents of a file to a WAV file.
+ * |[
+ * my-speech-model | gst-launch-1.0 fdsrc ! audio/x-mimi,rate=24000,channels=1,codebooks=8 ! mimidec model=kyutai/mimi ! audioconvert ! audioresample ! autoaudiosink
+ * ]| Codes of another process to the speaker.
+ *
+ * Since: 0.1
+ */
+
+#include "gstmimidec.h"
+
+#include "gstmimicaps.h"
+#include "gstmimierror.h"
+#include "gstmimiproperties.h"
+
+GST_DEBUG_CATEGORY_STATIC (gst_mimi_dec_debug);
+#define GST_CAT_DEFAULT gst_mimi_dec_debug
+
+/* Frames decoded in one go: enough to fill a GPU's batch, little enough
+ * (1.28 s of speech) that a flush never waits long for the streaming thread. */
+#define MAX_FRAMES 16
+
+/* Half a frame: less is jitter of the sender, and following it would put
+ * clicks between frames that belong together. */
+#define TOLERANCE (40 * GST_MSECOND)
+
+enum { SIGNAL_RESET, N_SIGNALS };
+
+static guint signals[N_SIGNALS];
+
+G_DEFINE_TYPE (GstMimiDec, gst_mimi_dec, GST_TYPE_AUDIO_DECODER);
+GST_ELEMENT_REGISTER_DEFINE (
+    mimidec, "mimidec", GST_RANK_PRIMARY, GST_TYPE_MIMI_DEC);
+
+/* The next frame starts from zero. From any thread. */
+static void
+gst_mimi_dec_reset (GstMimiDec *self)
+{
+  GST_DEBUG_OBJECT (self, "the next frame starts from zero");
+  g_atomic_int_set (&self->reset_pending, TRUE);
+}
+
+/* -------------------------------------------------------------- states --- */
+
+static void
+gst_mimi_dec_take_decoder (GstMimiDec *self, MimiDecoder *decoder)
+{
+  MimiDecoder *old;
+
+  GST_OBJECT_LOCK (self);
+  old = self->decoder;
+  self->decoder = decoder;
+  GST_OBJECT_UNLOCK (self);
+  if (old != NULL)
+    mimi_decoder_unref (old);
+  if (old != decoder)
+    gst_mimi_dec_notify_active_backend (self);
+}
+
+static MimiDecoder *
+gst_mimi_dec_load (GstMimiDec *self, const GstMimiSettings *settings,
+    const gchar *path, GError **error)
+{
+  MimiModel *model = mimi_model_open (path, settings->config, error);
+  MimiDecoder *decoder;
+  MimiDecoderInfo info;
+
+  if (model == NULL)
+    return NULL;
+  GST_INFO_OBJECT (
+      self, "%s: %s", mimi_model_get_path (model), mimi_model_describe (model));
+  if (mimi_model_get_warning (model) != NULL)
+    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
+        ("%s", mimi_model_get_warning (model)),
+        ("set the property config to say what the checkpoint does not"));
+
+  decoder = mimi_decoder_get (model, &settings->options, error);
+  mimi_model_unref (model);
+  if (decoder == NULL)
+    return NULL;
+
+  mimi_decoder_get_info (decoder, &info);
+  GST_INFO_OBJECT (self,
+      "decoding on %s (%s), weights %" G_GUINT64_FORMAT
+      " bytes, state %" G_GUINT64_FORMAT " bytes%s%s",
+      info.backend, info.device, info.weights_bytes, info.state_bytes,
+      info.note != NULL ? ": " : "", info.note != NULL ? info.note : "");
+  return decoder;
+}
+
+/* NULL -> READY: everything that takes long. */
+static gboolean
+gst_mimi_dec_open (GstAudioDecoder *decoder)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+  GstMimiSettings settings;
+  MimiDecoder *loaded = NULL;
+  const gchar *path;
+  GError *error = NULL;
+
+  GST_OBJECT_LOCK (self);
+  gst_mimi_settings_copy (&settings, &self->settings);
+  self->reopen = FALSE;
+  GST_OBJECT_UNLOCK (self);
+
+  path = settings.model != NULL ? settings.model : g_getenv ("MIMIDEC_MODEL");
+  if (path == NULL || *path == '\0') {
+    g_set_error (&error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+        "No model is set. Set the property \"model\" or the environment "
+        "variable MIMIDEC_MODEL to a checkpoint: a safetensors file or the "
+        "folder that holds it, such as kyutai/pocket-tts-without-voice-cloning "
+        "from huggingface.co, or pipelines/demo of mimidec's source.");
+  } else {
+    loaded = gst_mimi_dec_load (self, &settings, path, &error);
+  }
+  gst_mimi_settings_clear (&settings);
+  if (loaded == NULL) {
+    gst_mimi_post_error (GST_ELEMENT (self), error, "opening the model");
+    return FALSE;
+  }
+  gst_mimi_dec_take_decoder (self, loaded);
+  return TRUE;
+}
+
+static gboolean
+gst_mimi_dec_close (GstAudioDecoder *decoder)
+{
+  gst_mimi_dec_take_decoder (GST_MIMI_DEC (decoder), NULL);
+  return TRUE;
+}
+
+/* Forgets the bytes and timestamps that wait for more input. */
+static void
+gst_mimi_dec_forget_input (GstMimiDec *self)
+{
+  self->leftover = 0;
+  self->obsolete = 0;
+  self->pending_pts = GST_CLOCK_TIME_NONE;
+  self->bad_run = 0;
+}
+
+/* READY -> PAUSED: a state of our own. */
+static gboolean
+gst_mimi_dec_start (GstAudioDecoder *decoder)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+  GError *error = NULL;
+  gboolean reopen;
+  guint threads;
+
+  /* The base class has just cleared these; set in init() they would be lost.
+   * Mimi is causal: a frame needs nothing that comes after it. */
+  gst_audio_decoder_set_estimate_rate (decoder, TRUE);
+  gst_audio_decoder_set_plc_aware (decoder, FALSE);
+  gst_audio_decoder_set_latency (decoder, 0, 0);
+
+  GST_OBJECT_LOCK (self);
+  reopen = self->reopen;
+  threads = self->settings.threads;
+  GST_OBJECT_UNLOCK (self);
+  if (reopen && !gst_mimi_dec_open (decoder))
+    return FALSE;
+
+  self->stream = mimi_stream_new (self->decoder, threads, &error);
+  if (self->stream == NULL) {
+    gst_mimi_post_error (GST_ELEMENT (self), error, "making a stream");
+    return FALSE;
+  }
+  gst_mimi_dec_forget_input (self);
+  self->row_size = 0;
+  self->fresh = TRUE;
+  g_atomic_int_set (&self->reset_pending, FALSE);
+  GST_OBJECT_LOCK (self);
+  mimi_stream_get_stats (self->stream, &self->stats);
+  GST_OBJECT_UNLOCK (self);
+  return TRUE;
+}
+
+static gboolean
+gst_mimi_dec_stop (GstAudioDecoder *decoder)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+
+  g_clear_pointer (&self->stream, mimi_stream_free);
+  return TRUE;
+}
+
+/* -------------------------------------------------------------- format --- */
+
+/* Takes the first of our formats that downstream accepts. */
+static gboolean
+gst_mimi_dec_choose_output (GstMimiDec *self)
+{
+  GstAudioDecoder *decoder = GST_AUDIO_DECODER (self);
+  GstCaps *caps = gst_pad_get_allowed_caps (GST_AUDIO_DECODER_SRC_PAD (self));
+  GstAudioInfo info;
+  GstAudioFormat format = GST_AUDIO_FORMAT_S16LE;
+
+  if (caps != NULL && !gst_caps_is_empty (caps)) {
+    caps = gst_caps_fixate (caps);
+    if (gst_audio_info_from_caps (&info, caps))
+      format = GST_AUDIO_INFO_FORMAT (&info);
+  }
+  gst_clear_caps (&caps);
+
+  gst_audio_info_set_format (&info, format, MIMI_SAMPLE_RATE, 1, NULL);
+  self->sample_size = GST_AUDIO_INFO_BPF (&info);
+  mimi_stream_set_pcm (self->stream,
+      format == GST_AUDIO_FORMAT_F32LE ? MIMI_PCM_F32 : MIMI_PCM_S16);
+  return gst_audio_decoder_set_output_format (decoder, &info);
+}
+
+static void
+gst_mimi_dec_report_leftover (GstMimiDec *self, const gchar *where)
+{
+  if (self->leftover == 0)
+    return;
+  GST_ELEMENT_WARNING (self, STREAM, DECODE,
+      ("Dropped an unfinished frame %s: %" G_GSIZE_FORMAT
+       " bytes of the %" G_GSIZE_FORMAT " that a frame has.",
+          where, self->leftover, self->row_size),
+      ("the input was cut short, or its caps do not fit it"));
+}
+
+static gboolean
+gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+  GstMimiNormalized normalized;
+  MimiRows rows;
+  GError *error = NULL;
+
+  GST_OBJECT_LOCK (self);
+  normalized = self->settings.normalized;
+  GST_OBJECT_UNLOCK (self);
+
+  if (!gst_mimi_caps_parse (caps, mimi_decoder_get_network (self->decoder),
+          normalized, &rows, &error))
+    goto failed;
+
+  if (self->row_size == 0 || rows.format != self->rows.format ||
+      rows.length != self->rows.length ||
+      rows.normalized != self->rows.normalized) {
+    /* All whole frames of the old kind are decoded; what is left of it in the
+     * base class's adapter is not of the new one. */
+    if (self->row_size != 0) {
+      gst_mimi_dec_report_leftover (self, "where the caps changed");
+      gst_mimi_dec_reset (self);
+    }
+    self->obsolete += self->leftover;
+    self->leftover = 0;
+    self->row_size = 0;
+    if (!mimi_stream_set_rows (self->stream, &rows, &error))
+      goto failed;
+    self->rows = rows;
+    self->row_size = mimi_rows_get_size (&rows);
+  }
+  GST_INFO_OBJECT (self,
+      "%" GST_PTR_FORMAT ": %" G_GSIZE_FORMAT " bytes a frame, %snormalised",
+      caps, self->row_size, rows.normalized ? "" : "not ");
+  return gst_mimi_dec_choose_output (self);
+
+failed:
+  self->row_size = 0;
+  gst_mimi_post_error (GST_ELEMENT (self), error, "reading the caps");
+  return FALSE;
+}
+
+/* Downstream may have changed its mind about the format of the samples. The
+ * base class would renegotiate too, but only with the format it has. */
+static GstFlowReturn
+gst_mimi_dec_renegotiate (GstMimiDec *self)
+{
+  GstPad *pad = GST_AUDIO_DECODER_SRC_PAD (self);
+
+  if (!gst_pad_check_reconfigure (pad))
+    return GST_FLOW_OK;
+  if (gst_mimi_dec_choose_output (self) &&
+      gst_audio_decoder_negotiate (GST_AUDIO_DECODER (self)))
+    return GST_FLOW_OK;
+  gst_pad_mark_reconfigure (pad);
+  return GST_PAD_IS_FLUSHING (pad) ? GST_FLOW_FLUSHING
+                                   : GST_FLOW_NOT_NEGOTIATED;
+}
+
+static GstCaps *
+gst_mimi_dec_getcaps (GstAudioDecoder *decoder, GstCaps *filter)
+{
+  GstCaps *caps =
+      gst_pad_get_pad_template_caps (GST_AUDIO_DECODER_SINK_PAD (decoder));
+
+  if (filter != NULL) {
+    GstCaps *all = caps;
+
+    caps = gst_caps_intersect_full (filter, all, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref (all);
+  }
+  return caps;
+}
+
+/* -------------------------------------------------------------- frames --- */
+
+static GstFlowReturn
+gst_mimi_dec_parse (
+    GstAudioDecoder *decoder, GstAdapter *adapter, gint *offset, gint *length)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+  gsize available = gst_adapter_available (adapter);
+  gsize obsolete = MIN (self->obsolete, available);
+  gsize frames;
+  gboolean draining;
+
+  if (self->row_size == 0)
+    return GST_FLOW_NOT_NEGOTIATED;
+
+  self->obsolete = 0;
+  *offset = obsolete;
+  available -= obsolete;
+  frames = MIN (available / self->row_size, MAX_FRAMES);
+  if (frames > 0) {
+    self->leftover = 0;
+    *length = frames * self->row_size;
+    return GST_FLOW_OK;
+  }
+
+  self->leftover = available;
+  gst_audio_decoder_get_parse_state (decoder, NULL, &draining);
+  if (draining) {
+    /* The base class is about to drop it. */
+    gst_mimi_dec_report_leftover (self, "at the end");
+    self->leftover = 0;
+  }
+  return GST_FLOW_EOS;
+}
+
+/* Applies a reset that somebody asked for. */
+static void
+gst_mimi_dec_apply_reset (GstMimiDec *self)
+{
+  GstClockTime fade_in;
+
+  if (g_atomic_int_compare_and_exchange (&self->reset_pending, TRUE, FALSE)) {
+    mimi_stream_reset (self->stream);
+    self->fresh = TRUE;
+  }
+  if (!self->fresh)
+    return;
+
+  GST_OBJECT_LOCK (self);
+  fade_in = self->settings.fade_in;
+  GST_OBJECT_UNLOCK (self);
+  mimi_stream_set_fade_in (self->stream,
+      gst_util_uint64_scale_round (fade_in, MIMI_SAMPLE_RATE, GST_SECOND));
+  self->fresh = FALSE;
+}
+
+/* Decodes the `n` rows of `in` into `out`. */
+static gboolean
+gst_mimi_dec_decode (GstMimiDec *self, GstBuffer *in, guint n, GstBuffer *out,
+    MimiResult *result, GError **error)
+{
+  GstMapInfo rows, pcm;
+  gboolean decoded;
+
+  if (!gst_buffer_map (in, &rows, GST_MAP_READ)) {
+    g_set_error (error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_READ,
+        "Cannot map the input buffer.");
+    return FALSE;
+  }
+  if (!gst_buffer_map (out, &pcm, GST_MAP_WRITE)) {
+    gst_buffer_unmap (in, &rows);
+    g_set_error (error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_WRITE,
+        "Cannot map the output buffer.");
+    return FALSE;
+  }
+  decoded =
+      mimi_stream_decode (self->stream, rows.data, n, pcm.data, result, error);
+  gst_buffer_unmap (out, &pcm);
+  gst_buffer_unmap (in, &rows);
+  return decoded;
+}
+
+/* Says that frames were replaced by silence: on the bus where a run of them
+ * begins, to the base class each time (its max-errors counts them). */
+static GstFlowReturn
+gst_mimi_dec_report_concealed (GstMimiDec *self, const MimiResult *result)
+{
+  GstFlowReturn ret = GST_FLOW_OK;
+
+  if (self->bad_run == 0)
+    GST_ELEMENT_WARNING (self, STREAM, DECODE,
+        ("Replaced a frame that cannot be decoded by silence: %s",
+            result->reason),
+        ("%u of %u frames; the state starts from zero, and following bad "
+         "frames are only counted",
+            result->concealed, result->written));
+  self->bad_run = result->concealed == result->written
+                      ? self->bad_run + result->concealed
+                      : result->concealed;
+  GST_AUDIO_DECODER_ERROR (self, self->bad_run, STREAM, DECODE,
+      ("%s", result->reason), ("%u bad frames in a row", self->bad_run), ret);
+  return ret;
+}
+
+static GstFlowReturn
+gst_mimi_dec_handle_frame (GstAudioDecoder *decoder, GstBuffer *in)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+  MimiResult result = { 0 };
+  GstBuffer *out;
+  GstFlowReturn ret;
+  GError *error = NULL;
+  gsize frame_size;
+  guint n;
+
+  if (in == NULL) /* draining: we keep nothing back */
+    return GST_FLOW_OK;
+
+  ret = gst_mimi_dec_renegotiate (self);
+  if (ret != GST_FLOW_OK)
+    return ret;
+
+  n = gst_buffer_get_size (in) / self->row_size;
+  frame_size = MIMI_FRAME_SAMPLES * self->sample_size;
+  out = gst_audio_decoder_allocate_output_buffer (decoder, n * frame_size);
+  if (out == NULL)
+    goto no_buffer;
+
+  gst_mimi_dec_apply_reset (self);
+  if (!gst_mimi_dec_decode (self, in, n, out, &result, &error))
+    goto failed;
+  GST_LOG_OBJECT (self, "%u rows: %u frames, %u concealed, %u skipped", n,
+      result.written, result.concealed, result.skipped);
+  GST_OBJECT_LOCK (self);
+  mimi_stream_get_stats (self->stream, &self->stats);
+  GST_OBJECT_UNLOCK (self);
+
+  if (result.concealed > 0)
+    ret = gst_mimi_dec_report_concealed (self, &result);
+  else if (result.written > 0)
+    self->bad_run = 0;
+  if (ret != GST_FLOW_OK) {
+    gst_buffer_unref (out);
+    return ret;
+  }
+
+  /* The first audio that follows belongs where the rows without any were. */
+  if (GST_BUFFER_PTS_IS_VALID (in))
+    self->pending_pts = GST_BUFFER_PTS (in);
+  if (result.written == 0) {
+    gst_buffer_unref (out);
+    return gst_audio_decoder_finish_frame (decoder, NULL, 1);
+  }
+  GST_BUFFER_PTS (in) = self->pending_pts;
+  self->pending_pts = GST_CLOCK_TIME_NONE;
+  gst_buffer_set_size (out, result.written * frame_size);
+  return gst_audio_decoder_finish_frame (decoder, out, 1);
+
+no_buffer:
+  GST_ELEMENT_ERROR (self, RESOURCE, NO_SPACE_LEFT, (NULL),
+      ("cannot allocate %u frames of PCM", n));
+  return GST_FLOW_ERROR;
+
+failed:
+  gst_buffer_unref (out);
+  gst_mimi_post_error (GST_ELEMENT (self), error, "decoding");
+  return GST_FLOW_ERROR;
+}
+
+/* -------------------------------------------------------------- events --- */
+
+/* DISCONT and FLUSH_STOP; the base class leaves it out before the first
+ * output, when there is no state yet. */
+static void
+gst_mimi_dec_flush (GstAudioDecoder *decoder, gboolean hard)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+
+  GST_DEBUG_OBJECT (self, "%s", hard ? "flush" : "new utterance");
+  gst_mimi_dec_forget_input (self);
+  gst_mimi_dec_reset (self);
+}
+
+static gboolean
+gst_mimi_dec_sink_event (GstAudioDecoder *decoder, GstEvent *event)
+{
+  GstMimiDec *self = GST_MIMI_DEC (decoder);
+  GstEventType type = GST_EVENT_TYPE (event);
+  gboolean handled, reset_on_gap;
+
+  /* First the old utterance is drained, then its state forgotten. */
+  handled = GST_AUDIO_DECODER_CLASS (gst_mimi_dec_parent_class)
+                ->sink_event (decoder, event);
+  switch (type) {
+    case GST_EVENT_STREAM_START:
+    case GST_EVENT_FLUSH_STOP:
+      GST_AUDIO_DECODER_STREAM_LOCK (self);
+      gst_mimi_dec_flush (decoder, type == GST_EVENT_FLUSH_STOP);
+      GST_AUDIO_DECODER_STREAM_UNLOCK (self);
+      break;
+    case GST_EVENT_GAP:
+      GST_OBJECT_LOCK (self);
+      reset_on_gap = self->settings.reset_on_gap;
+      GST_OBJECT_UNLOCK (self);
+      if (reset_on_gap)
+        gst_mimi_dec_reset (self);
+      break;
+    default:
+      break;
+  }
+  return handled;
+}
+
+/* The base class's estimate of a byte position does not know about frames and
+ * lands elsewhere than it says; only the beginning is safe. */
+static gboolean
+gst_mimi_dec_src_event (GstAudioDecoder *decoder, GstEvent *event)
+{
+  if (GST_EVENT_TYPE (event) == GST_EVENT_SEEK) {
+    GstSeekType type;
+    gint64 start;
+
+    gst_event_parse_seek (event, NULL, NULL, NULL, &type, &start, NULL, NULL);
+    if (type != GST_SEEK_TYPE_SET || start != 0)
+      return gst_pad_push_event (GST_AUDIO_DECODER_SINK_PAD (decoder), event);
+  }
+  return GST_AUDIO_DECODER_CLASS (gst_mimi_dec_parent_class)
+      ->src_event (decoder, event);
+}
+
+/* --------------------------------------------------------------- class --- */
+
+static void
+gst_mimi_dec_finalize (GObject *object)
+{
+  gst_mimi_settings_clear (&GST_MIMI_DEC (object)->settings);
+  G_OBJECT_CLASS (gst_mimi_dec_parent_class)->finalize (object);
+}
+
+static void
+gst_mimi_dec_class_init (GstMimiDecClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
+  GstAudioDecoderClass *decoder_class = GST_AUDIO_DECODER_CLASS (klass);
+
+  GST_DEBUG_CATEGORY_INIT (
+      gst_mimi_dec_debug, "mimidec", 0, "decoder of Mimi latents and codes");
+
+  object_class->finalize = gst_mimi_dec_finalize;
+  gst_mimi_dec_install_properties (object_class);
+
+  /**
+   * GstMimiDec::reset:
+   * @mimidec: the element
+   *
+   * The next frame that is decoded starts a new utterance: from zero state,
+   * with a fade-in. From any thread, in any state; timestamps go on.
+   *
+   * Since: 0.1
+   */
+  signals[SIGNAL_RESET] = g_signal_new_class_handler ("reset",
+      G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
+      G_CALLBACK (gst_mimi_dec_reset), NULL, NULL, NULL, G_TYPE_NONE, 0);
+
+  decoder_class->open = GST_DEBUG_FUNCPTR (gst_mimi_dec_open);
+  decoder_class->close = GST_DEBUG_FUNCPTR (gst_mimi_dec_close);
+  decoder_class->start = GST_DEBUG_FUNCPTR (gst_mimi_dec_start);
+  decoder_class->stop = GST_DEBUG_FUNCPTR (gst_mimi_dec_stop);
+  decoder_class->set_format = GST_DEBUG_FUNCPTR (gst_mimi_dec_set_format);
+  decoder_class->getcaps = GST_DEBUG_FUNCPTR (gst_mimi_dec_getcaps);
+  decoder_class->parse = GST_DEBUG_FUNCPTR (gst_mimi_dec_parse);
+  decoder_class->handle_frame = GST_DEBUG_FUNCPTR (gst_mimi_dec_handle_frame);
+  decoder_class->flush = GST_DEBUG_FUNCPTR (gst_mimi_dec_flush);
+  decoder_class->sink_event = GST_DEBUG_FUNCPTR (gst_mimi_dec_sink_event);
+  decoder_class->src_event = GST_DEBUG_FUNCPTR (gst_mimi_dec_src_event);
+
+  gst_element_class_add_static_pad_template (
+      element_class, &gst_mimi_sink_template);
+  gst_element_class_add_static_pad_template (
+      element_class, &gst_mimi_src_template);
+  gst_element_class_set_static_metadata (element_class, "Mimi decoder",
+      "Codec/Decoder/Audio",
+      "Decodes Mimi speech latents (Pocket TTS) and codes (Moshi, CSM) to "
+      "24 kHz PCM, on the CPU or an NVIDIA GPU",
+      "The mimidec authors");
+}
+
+static void
+gst_mimi_dec_init (GstMimiDec *self)
+{
+  GstAudioDecoder *decoder = GST_AUDIO_DECODER (self);
+
+  gst_mimi_settings_init (&self->settings);
+  gst_mimi_dec_forget_input (self);
+
+  gst_audio_decoder_set_needs_format (decoder, TRUE);
+  gst_audio_decoder_set_tolerance (decoder, TOLERANCE);
+  /* Fields that the template does not name may be there or not. */
+  gst_audio_decoder_set_use_default_pad_acceptcaps (decoder, TRUE);
+  GST_PAD_SET_ACCEPT_TEMPLATE (GST_AUDIO_DECODER_SINK_PAD (decoder));
+  GST_PAD_SET_ACCEPT_INTERSECT (GST_AUDIO_DECODER_SINK_PAD (decoder));
+}
