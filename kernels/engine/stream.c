@@ -1,0 +1,221 @@
+/* Streams: one utterance in progress.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "decoder.h"
+#include "rows.h"
+#include "stats.h"
+
+#include <string.h>
+#include <time.h>
+
+struct _MimiStream {
+  MimiDecoder *decoder;
+  gpointer slot;
+
+  MimiRows rows;
+  MimiStepKind kind;
+  gboolean has_rows;
+  MimiPcm pcm;
+  guint64 fade_in;
+
+  gboolean fresh;   /* the next frame starts from zero */
+  guint64 position; /* samples since then */
+
+  gfloat *values;
+  guint16 codes[MIMI_MAX_CODEBOOKS];
+  gfloat samples[MIMI_FRAME_SAMPLES]; /* for a caller that is not aligned */
+
+  /* Written by the thread that decodes, read by any. */
+  guint64 frames, concealed, skipped, resets;
+  MimiTimes times;
+};
+
+#define LOAD(p) __atomic_load_n ((p), __ATOMIC_RELAXED)
+#define COUNT(p) __atomic_store_n ((p), *(p) + 1, __ATOMIC_RELAXED)
+
+MimiStream *
+mimi_stream_new (MimiDecoder *decoder, guint threads, GError **error)
+{
+  MimiStream *stream;
+  gpointer slot =
+      decoder->ops->slot_new (decoder->backend, MAX (threads, 1), error);
+
+  if (!slot)
+    return NULL;
+  stream = g_new0 (MimiStream, 1);
+  stream->decoder = mimi_decoder_ref (decoder);
+  stream->slot = slot;
+  stream->fresh = TRUE;
+  stream->values =
+      g_new (gfloat, MAX (decoder->network.width, decoder->network.latent_dim));
+  g_atomic_int_inc (&decoder->streams);
+  return stream;
+}
+
+void
+mimi_stream_free (MimiStream *stream)
+{
+  MimiDecoder *decoder = stream->decoder;
+
+  decoder->ops->slot_free (decoder->backend, stream->slot);
+  g_atomic_int_add (&decoder->streams, -1);
+  g_free (stream->values);
+  g_free (stream);
+  mimi_decoder_unref (decoder);
+}
+
+gboolean
+mimi_stream_set_rows (MimiStream *stream, const MimiRows *rows, GError **error)
+{
+  MimiStepKind kind;
+
+  if (!mimi_rows_check (rows, &stream->decoder->network, &kind, error))
+    return FALSE;
+  stream->rows = *rows;
+  stream->kind = kind;
+  stream->has_rows = TRUE;
+  return TRUE;
+}
+
+void
+mimi_stream_set_pcm (MimiStream *stream, MimiPcm format)
+{
+  stream->pcm = format;
+}
+
+void
+mimi_stream_set_fade_in (MimiStream *stream, guint64 samples)
+{
+  stream->fade_in = samples;
+}
+
+void
+mimi_stream_reset (MimiStream *stream)
+{
+  if (stream->fresh)
+    return;
+  stream->fresh = TRUE;
+  stream->position = 0;
+  COUNT (&stream->resets);
+}
+
+gboolean
+mimi_stream_set_trace (
+    MimiStream *stream, MimiTraceFunc func, gpointer user_data)
+{
+  const MimiBackendOps *ops = stream->decoder->ops;
+
+  if (!ops->set_trace)
+    return FALSE;
+  ops->set_trace (stream->decoder->backend, stream->slot, func, user_data);
+  return TRUE;
+}
+
+/* ------------------------------------------------------------ decoding --- */
+
+static guint64
+now (void)
+{
+  struct timespec t;
+
+  clock_gettime (CLOCK_MONOTONIC, &t);
+  return t.tv_sec * G_GUINT64_CONSTANT (1000000000) + t.tv_nsec;
+}
+
+/* Decodes the row that was read into values or codes. */
+static gboolean
+step (MimiStream *stream, gpointer pcm, gboolean *finite, GError **error)
+{
+  MimiDecoder *decoder = stream->decoder;
+  MimiStepItem item = {
+    .slot = stream->slot,
+    .reset = stream->fresh,
+    .kind = stream->kind,
+    .values = stream->values,
+    .codes = stream->codes,
+    .n_codes = stream->kind == MIMI_STEP_CODES ? stream->rows.length : 0,
+    .pcm = pcm,
+    .format = stream->pcm,
+    .fade_in = stream->fade_in,
+    .position = stream->position,
+    .finite = TRUE,
+  };
+  guint64 start = now ();
+
+  if (!decoder->ops->step (decoder->backend, &item, 1, error)) {
+    mimi_decoder_retire (decoder);
+    return FALSE;
+  }
+  mimi_times_add (&stream->times, now () - start);
+  stream->fresh = FALSE;
+  stream->position += MIMI_FRAME_SAMPLES;
+  *finite = item.finite;
+  return TRUE;
+}
+
+gboolean
+mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
+    gpointer pcm, MimiResult *result, GError **error)
+{
+  gsize row_size, frame_size = MIMI_FRAME_SAMPLES * (stream->pcm == MIMI_PCM_S16
+                                                            ? sizeof (gint16)
+                                                            : sizeof (gfloat));
+  gboolean aligned = (guintptr)pcm % sizeof (gfloat) == 0;
+  guint8 *out = pcm;
+  guint i;
+
+  memset (result, 0, sizeof *result);
+  if (!stream->has_rows) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+        "the format of the input was never set");
+    return FALSE;
+  }
+  row_size = mimi_rows_get_size (&stream->rows);
+
+  for (i = 0; i < n; i++) {
+    const guint8 *row = (const guint8 *)rows + i * row_size;
+    gchar reason[sizeof result->reason];
+    gboolean finite = TRUE;
+    gpointer frame = aligned ? (gpointer)out : stream->samples;
+    MimiRowState state =
+        mimi_rows_read (&stream->rows, &stream->decoder->network, row,
+            stream->values, stream->codes, reason, sizeof reason);
+
+    if (state == MIMI_ROW_EMPTY) {
+      COUNT (&stream->skipped);
+      result->skipped++;
+      continue;
+    }
+    if (state == MIMI_ROW_GOOD && !step (stream, frame, &finite, error))
+      return FALSE;
+    if (!finite)
+      g_snprintf (reason, sizeof reason,
+          "the network overflows, its values are too large");
+    if (state == MIMI_ROW_BAD || !finite) {
+      if (result->concealed++ == 0)
+        g_snprintf (result->reason, sizeof result->reason,
+            "frame %" G_GUINT64_FORMAT ": %s", stream->frames, reason);
+      COUNT (&stream->concealed);
+      memset (frame, 0, frame_size);
+      mimi_stream_reset (stream);
+    }
+    if (!aligned)
+      memcpy (out, frame, frame_size);
+    COUNT (&stream->frames);
+    result->written++;
+    out += frame_size;
+  }
+  return TRUE;
+}
+
+void
+mimi_stream_get_stats (MimiStream *stream, MimiStreamStats *stats)
+{
+  stats->frames = LOAD (&stream->frames);
+  stats->concealed = LOAD (&stream->concealed);
+  stats->skipped = LOAD (&stream->skipped);
+  stats->resets = LOAD (&stream->resets);
+  stats->median_ns = mimi_times_get_quantile (&stream->times, 0.5);
+  stats->p99_ns = mimi_times_get_quantile (&stream->times, 0.99);
+  stats->max_ns = mimi_times_get_max (&stream->times);
+}

@@ -1,0 +1,15 @@
+/* Reading stored numbers as float32.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#pragma once
+
+#include "weights.h"
+
+G_BEGIN_DECLS
+
+gsize mimi_dtype_get_size (MimiDtype dtype); /* bytes */
+
+/* The value of an IEEE half; exact. */
+gfloat mimi_half_to_float (guint16 half);
+
+G_END_DECLS
