@@ -1,0 +1,150 @@
+/* The CPU backend's data: what is shared, what a slot owns, how they meet.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * The kernels (gemm.c, norm.c, attention.c, ...) are compiled once for each
+ * instruction set; MIMI_CPU_ISA names the one that is being compiled, and
+ * MIMI_CPU_NAME() gives a function its name there. backend.c picks one
+ * MimiCpuKernels at run time.
+ */
+#pragma once
+
+#include "../engine/backend.h"
+
+/* arena.c: many arrays in one allocation. Laid out twice by the same code: once
+ * to find the size (base NULL: take() returns NULL), once to hand them out. */
+typedef struct {
+  gfloat *base;
+  gsize used; /* floats */
+} MimiCpuArena;
+
+/* n floats, zeroed, at a multiple of 64 bytes. */
+gfloat *mimi_cpu_arena_take (MimiCpuArena *arena, gsize n);
+/* Allocates what the first pass has counted. */
+gboolean mimi_cpu_arena_open (
+    MimiCpuArena *arena, const gchar *what, GError **error);
+void mimi_cpu_arena_close (MimiCpuArena *arena);
+
+/* Weights of a product y[t][n] = sum over k of x[t][k] w[n][k] + bias[n]:
+ * panels of 16 outputs, [n / 16][k][16], filled up with zeros. */
+typedef struct {
+  guint n, k;
+  gfloat *panels;
+  gfloat *bias; /* a multiple of 16 long, or NULL */
+} MimiCpuMatrix;
+
+typedef struct {
+  gfloat *norm1_weight, *norm1_bias, *norm2_weight, *norm2_bias; /* [width] */
+  gfloat *scale1, *scale2;                                       /* [width] */
+  MimiCpuMatrix in_proj, out_proj, linear1, linear2;
+} MimiCpuLayer;
+
+typedef struct {
+  MimiCpuMatrix up;   /* k: previous input, this input; n: [ratio][channel] */
+  MimiCpuMatrix res1; /* k: [tap][channel] */
+  MimiCpuMatrix res2;
+} MimiCpuStage;
+
+typedef struct _MimiCpuKernels MimiCpuKernels;
+
+/* Immutable once open: shared by all slots and threads. */
+typedef struct {
+  MimiNetwork net;
+  const MimiCpuKernels *kernels;
+  gchar *device;
+  guint blocks; /* of the ring, 16 positions each */
+
+  MimiCpuArena arena;                /* every array below lies in it */
+  gfloat *mean, *std;                /* [latent_dim], or NULL */
+  MimiCpuMatrix latent_proj;         /* n 0: none */
+  MimiCpuMatrix code_proj;           /* k: sum of book 0, sum of the others */
+  gfloat *books[MIMI_MAX_CODEBOOKS]; /* [codebook_size][codebook_dim] */
+  gfloat *upsample;                  /* [2 upsample][width] */
+  MimiCpuLayer *layers;
+  MimiCpuMatrix first;
+  MimiCpuStage stages[MIMI_MAX_STAGES];
+  gfloat *last; /* [tap][channel] */
+  gfloat last_bias;
+  gdouble *frequencies; /* [head_dim / 2] radians a position */
+} MimiCpu;
+
+/* What the causal layers remember from one frame to the next, by name, and the
+ * ring of keys and values. All zero is the fresh state. */
+typedef struct {
+  gfloat *memory; /* the convolutions' memories, one after the other: */
+  gsize memory_length;
+  gfloat *upsample;             /* [width]: the previous position */
+  gfloat *first;                /* [first_kernel - 1][width] */
+  gfloat *up[MIMI_MAX_STAGES];  /* [1][channels before]: ELU of the input */
+  gfloat *res[MIMI_MAX_STAGES]; /* [residual_kernel - 1][channels], ELU */
+  gfloat *last;                 /* [last_kernel - 1][channels], ELU */
+  gfloat *keys, *values;        /* [layer][head][block][head_dim][16] */
+  gsize ring_length;            /* floats of one of them */
+  guint64 position;             /* of the transformer's next input */
+} MimiCpuState;
+
+/* What a frame is computed in; nothing here outlives it. */
+typedef struct {
+  gfloat *embedding;                /* [width], or two sums of codebook rows */
+  gfloat *quantized;                /* [width] */
+  gfloat *cosines, *sines;          /* [upsample][head_dim / 2] */
+  gfloat *x;                        /* [first_kernel - 1 + upsample][width] */
+  gfloat *normed;                   /* [upsample][width] */
+  gfloat *qkv;                      /* [upsample][3 width] */
+  gfloat *mixed;                    /* [upsample][width]: attention's result */
+  gfloat *weights;                  /* [thread][blocks * 16][16]: softmax */
+  gfloat *hidden;                   /* [upsample][ffn] */
+  gfloat *up[MIMI_MAX_STAGES];      /* [1 + times][channels before] */
+  gfloat *res[MIMI_MAX_STAGES];     /* [2 + times][channels], ELU */
+  gfloat *res_raw[MIMI_MAX_STAGES]; /* [times][channels] */
+  gfloat *res_mid[MIMI_MAX_STAGES]; /* [times][hidden], ELU */
+  gfloat *last;                     /* [2 + 1920][channels], ELU */
+  gfloat *raw;                      /* for the trace: one stage's output */
+  gfloat *pcm;                      /* [1920] */
+} MimiCpuScratch;
+
+typedef struct _MimiCpuTeam MimiCpuTeam;
+
+typedef struct {
+  const MimiCpu *cpu;
+  MimiCpuTeam *team; /* NULL: one thread */
+  guint threads;
+  MimiCpuArena arena; /* all arrays of state and scratch */
+  MimiCpuState state;
+  MimiCpuScratch scratch;
+  guint bad; /* set by whoever meets NaN or Inf */
+  MimiTraceFunc trace;
+  gpointer trace_data;
+} MimiCpuSlot;
+
+struct _MimiCpuKernels {
+  const gchar *name;
+  /* One frame: called by every thread of the slot's team. */
+  void (*frame) (MimiCpuSlot *slot, MimiStepItem *item, guint thread);
+};
+
+extern const MimiCpuKernels mimi_cpu_kernels_c;
+extern const MimiCpuKernels mimi_cpu_kernels_avx2;
+extern const MimiCpuKernels mimi_cpu_kernels_avx512;
+extern const MimiCpuKernels mimi_cpu_kernels_neon;
+
+/* detect.c: the best that this machine has, or what MIMIDEC_CPU asks for. */
+const MimiCpuKernels *mimi_cpu_detect (GError **error);
+
+/* pack.c: lays the model's weights out in cpu->arena. */
+gboolean mimi_cpu_pack (MimiCpu *cpu, MimiModel *model, GError **error);
+void mimi_cpu_unpack (MimiCpu *cpu);
+
+/* slot.c */
+MimiCpuSlot *mimi_cpu_slot_new (
+    const MimiCpu *cpu, guint threads, GError **error);
+void mimi_cpu_slot_free (MimiCpuSlot *slot);
+gsize mimi_cpu_state_size (const MimiCpu *cpu); /* bytes a stream */
+
+/* team.c: threads that share the work of one frame. */
+typedef void (*MimiCpuTeamFunc) (gpointer data, guint thread);
+MimiCpuTeam *mimi_cpu_team_new (guint threads, GError **error);
+void mimi_cpu_team_free (MimiCpuTeam *team);
+/* Runs func (data, 0) here and func (data, 1..) on the others. */
+void mimi_cpu_team_run (MimiCpuTeam *team, MimiCpuTeamFunc func, gpointer data);
+/* To be called by all of them: nobody goes on before all are here. */
+void mimi_cpu_team_wait (MimiCpuTeam *team);

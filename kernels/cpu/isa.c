@@ -1,0 +1,12 @@
+/* The kernels of one instruction set.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "kernels.h"
+
+#define MIMI_CPU_STRING_(x) #x
+#define MIMI_CPU_STRING(x) MIMI_CPU_STRING_ (x)
+
+const MimiCpuKernels MIMI_CPU_NAME (mimi_cpu_kernels) = {
+  .name = MIMI_CPU_STRING (MIMI_CPU_ISA),
+  .frame = mimi_cpu_frame,
+};

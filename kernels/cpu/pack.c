@@ -1,0 +1,271 @@
+/* Lays the model's weights out for the kernels.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cpu.h"
+
+/* Where w[n][k] lies in a tensor: n and k each have an outer and an inner
+ * index. */
+typedef struct {
+  guint n_inner, k_inner;
+  gint64 base, n_outer_step, n_inner_step, k_outer_step, k_inner_step;
+} Order;
+
+/* Linear layers [n][k]. */
+static Order
+linear_order (guint k)
+{
+  return (Order){ 1, k, 0, k, 0, 0, 1 };
+}
+
+/* Convolutions [out][in][taps]; k is [tap][in]. */
+static Order
+conv_order (guint in, guint taps)
+{
+  return (Order){ 1, in, 0, (gint64)in * taps, 0, 1, taps };
+}
+
+/* Transposed convolutions [in][out][2 ratio] are causal convolutions of two
+ * taps: y[t ratio + j] = x[t - 1] w[..][j + ratio] + x[t] w[..][j]. n is
+ * [j][out], k is [previous, this][in]. */
+static Order
+transposed_order (guint in, guint out, guint ratio)
+{
+  (void)in;
+  return (Order){ out, in, ratio, 1, 2 * ratio, -(gint64)ratio,
+    (gint64)out * 2 * ratio };
+}
+
+static void
+pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint n, guint k,
+    const gfloat *values, Order o)
+{
+  guint panels = (n + 15) / 16;
+
+  m->n = n;
+  m->k = k;
+  m->panels = mimi_cpu_arena_take (arena, (gsize)panels * k * 16);
+  if (m->panels == NULL)
+    return;
+  for (guint i = 0; i < n; i++) {
+    gfloat *panel = m->panels + (gsize)(i / 16) * k * 16 + i % 16;
+    const gfloat *row = values + o.base + i / o.n_inner * o.n_outer_step +
+                        i % o.n_inner * o.n_inner_step;
+
+    for (guint j = 0; j < k; j++)
+      panel[(gsize)j * 16] =
+          row[j / o.k_inner * o.k_outer_step + j % o.k_inner * o.k_inner_step];
+  }
+}
+
+static gfloat *
+read_tensor (const MimiTensor *t)
+{
+  guint64 n = mimi_tensor_get_length (t);
+  gfloat *values = g_new (gfloat, n);
+
+  mimi_tensor_read (t, 0, n, values);
+  return values;
+}
+
+static void
+pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint n, guint k,
+    const MimiTensor *t, Order order)
+{
+  gfloat *values = arena->base ? read_tensor (t) : NULL;
+
+  pack_values (arena, m, n, k, values, order);
+  g_free (values);
+}
+
+static gfloat *
+pack_vector (MimiCpuArena *arena, const MimiTensor *t)
+{
+  gfloat *v;
+
+  if (t->data == NULL)
+    return NULL;
+  v = mimi_cpu_arena_take (arena, mimi_tensor_get_length (t));
+  if (v)
+    mimi_tensor_read (t, 0, mimi_tensor_get_length (t), v);
+  return v;
+}
+
+/* A bias for each of `repeat` copies of the outputs. */
+static gfloat *
+pack_bias (
+    MimiCpuArena *arena, const MimiTensor *t, guint channels, guint repeat)
+{
+  gfloat *bias;
+
+  if (t->data == NULL)
+    return NULL;
+  bias = mimi_cpu_arena_take (arena, (channels * repeat + 15) / 16 * 16);
+  if (bias)
+    for (guint i = 0; i < repeat; i++)
+      mimi_tensor_read (t, 0, channels, bias + (gsize)i * channels);
+  return bias;
+}
+
+static void
+pack_conv (MimiCpuArena *arena, MimiCpuMatrix *m, guint out, guint in,
+    guint taps, const MimiConv *conv)
+{
+  pack_tensor (arena, m, out, in * taps, &conv->weight, conv_order (in, taps));
+  m->bias = pack_bias (arena, &conv->bias, out, 1);
+}
+
+static void
+pack_layer (MimiCpuArena *arena, MimiCpuLayer *layer,
+    const MimiLayerWeights *from, const MimiNetwork *net)
+{
+  guint width = net->width, ffn = net->ffn;
+
+  layer->norm1_weight = pack_vector (arena, &from->norm1_weight);
+  layer->norm1_bias = pack_vector (arena, &from->norm1_bias);
+  layer->norm2_weight = pack_vector (arena, &from->norm2_weight);
+  layer->norm2_bias = pack_vector (arena, &from->norm2_bias);
+  layer->scale1 = pack_vector (arena, &from->scale1);
+  layer->scale2 = pack_vector (arena, &from->scale2);
+  pack_tensor (arena, &layer->in_proj, 3 * width, width, &from->in_proj,
+      linear_order (width));
+  pack_tensor (arena, &layer->out_proj, width, width, &from->out_proj,
+      linear_order (width));
+  pack_tensor (
+      arena, &layer->linear1, ffn, width, &from->linear1, linear_order (width));
+  pack_tensor (
+      arena, &layer->linear2, width, ffn, &from->linear2, linear_order (ffn));
+}
+
+/* The embeddings, and both projections side by side. */
+static void
+pack_codebooks (MimiCpu *cpu, const MimiWeights *w)
+{
+  MimiCpuArena *arena = &cpu->arena;
+  const MimiNetwork *net = &cpu->net;
+  guint dim = net->codebook_dim, width = net->width;
+  gboolean filling = arena->base != NULL;
+  gfloat *proj = NULL;
+
+  for (guint i = 0; i < net->codebooks; i++) {
+    gfloat *usage = NULL;
+
+    cpu->books[i] = pack_vector (arena, &w->codebooks[i].sum);
+    if (!filling)
+      continue;
+    usage = read_tensor (&w->codebooks[i].usage);
+    for (guint row = 0; row < net->codebook_size; row++)
+      for (guint c = 0; c < dim; c++)
+        cpu->books[i][(gsize)row * dim + c] /= MAX (usage[row], 1e-5f);
+    g_free (usage);
+  }
+  if (filling) {
+    proj = g_new0 (gfloat, (gsize)width * 2 * dim);
+    for (guint n = 0; n < width; n++) {
+      gfloat *row = proj + (gsize)n * 2 * dim;
+
+      mimi_tensor_read (&w->first_proj, (guint64)n * dim, dim, row);
+      if (w->rest_proj.data)
+        mimi_tensor_read (&w->rest_proj, (guint64)n * dim, dim, row + dim);
+    }
+  }
+  pack_values (
+      arena, &cpu->code_proj, width, 2 * dim, proj, linear_order (2 * dim));
+  g_free (proj);
+}
+
+static void
+pack_upsample (MimiCpu *cpu, const MimiWeights *w)
+{
+  guint width = cpu->net.width, taps = 2 * cpu->net.upsample;
+  gfloat *values;
+
+  cpu->upsample = mimi_cpu_arena_take (&cpu->arena, (gsize)taps * width);
+  if (cpu->upsample == NULL)
+    return;
+  values = read_tensor (&w->upsample);
+  for (guint c = 0; c < width; c++)
+    for (guint t = 0; t < taps; t++)
+      cpu->upsample[(gsize)t * width + c] = values[(gsize)c * taps + t];
+  g_free (values);
+}
+
+static void
+pack_last (MimiCpu *cpu, const MimiWeights *w)
+{
+  guint taps = cpu->net.last_kernel, in = cpu->net.channels[cpu->net.stages];
+  gfloat *values;
+
+  cpu->last = mimi_cpu_arena_take (&cpu->arena, (gsize)taps * in);
+  if (cpu->last == NULL)
+    return;
+  values = read_tensor (&w->last.weight);
+  for (guint c = 0; c < in; c++)
+    for (guint t = 0; t < taps; t++)
+      cpu->last[(gsize)t * in + c] = values[(gsize)c * taps + t];
+  g_free (values);
+  if (w->last.bias.data)
+    mimi_tensor_read (&w->last.bias, 0, 1, &cpu->last_bias);
+}
+
+static void
+pack_all (MimiCpu *cpu, const MimiWeights *w)
+{
+  const MimiNetwork *net = &cpu->net;
+  MimiCpuArena *arena = &cpu->arena;
+
+  cpu->mean = pack_vector (arena, &w->emb_mean);
+  cpu->std = pack_vector (arena, &w->emb_std);
+  if (net->latent_dim)
+    pack_tensor (arena, &cpu->latent_proj, net->width, net->latent_dim,
+        &w->latent_proj, linear_order (net->latent_dim));
+  if (net->codebooks)
+    pack_codebooks (cpu, w);
+  pack_upsample (cpu, w);
+  for (guint i = 0; i < net->layers; i++)
+    pack_layer (arena, &cpu->layers[i], &w->layers[i], net);
+  pack_conv (arena, &cpu->first, net->channels[0], net->width,
+      net->first_kernel, &w->first);
+  for (guint i = 0; i < net->stages; i++) {
+    MimiCpuStage *stage = &cpu->stages[i];
+    const MimiStageWeights *from = &w->stages[i];
+    guint in = net->channels[i], out = net->channels[i + 1];
+    guint ratio = net->ratios[i];
+
+    pack_tensor (arena, &stage->up, out * ratio, 2 * in, &from->up.weight,
+        transposed_order (in, out, ratio));
+    stage->up.bias = pack_bias (arena, &from->up.bias, out, ratio);
+    pack_conv (arena, &stage->res1, net->hidden[i], out, net->residual_kernel,
+        &from->res1);
+    pack_conv (arena, &stage->res2, out, net->hidden[i], 1, &from->res2);
+  }
+  pack_last (cpu, w);
+}
+
+gboolean
+mimi_cpu_pack (MimiCpu *cpu, MimiModel *model, GError **error)
+{
+  const MimiWeights *w = mimi_model_get_weights (model);
+  guint pairs = cpu->net.head_dim / 2;
+
+  cpu->layers = g_new0 (MimiCpuLayer, cpu->net.layers);
+  cpu->frequencies = g_new (gdouble, pairs);
+  for (guint i = 0; i < pairs; i++)
+    cpu->frequencies[i] =
+        pow (cpu->net.rope_theta, -2.0 * i / cpu->net.head_dim);
+  pack_all (cpu, w);
+  if (!mimi_cpu_arena_open (&cpu->arena, "the weights", error))
+    return FALSE;
+  pack_all (cpu, w);
+  return TRUE;
+}
+
+void
+mimi_cpu_unpack (MimiCpu *cpu)
+{
+  mimi_cpu_arena_close (&cpu->arena);
+  g_free (cpu->layers);
+  g_free (cpu->frequencies);
+}
