@@ -1,6 +1,6 @@
 # mimidec: what the scripts share: packages, the build, the environment
 # SPDX-License-Identifier: LGPL-2.1-or-later
-# shellcheck shell=sh disable=SC2034
+# shellcheck shell=sh disable=SC2034,SC2119,SC2120
 #
 # To be sourced, with `top` set to the root of the repository. It defines
 # functions and does nothing by itself; all of them print to stderr only,
@@ -27,6 +27,25 @@ test_packages='python3-numpy python3-gi gir1.2-gstreamer-1.0
   gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-bad valgrind
   clang llvm shellcheck pyflakes3 procps'
 
+# Debian's Python, which is the one that has Debian's modules; others may come
+# first in PATH.
+python=/usr/bin/python3
+[ -x $python ] || python=python3
+
+# What a raw file or pipe of latents holds, for gst-launch-1.0.
+latents=audio/x-mimi-latent,rate=24000,channels=1,dims=32
+
+# The checkpoint, where no option names another: what the element itself would
+# take, else the small one that only speaks the demo's sentences.
+demo_model=$top/pipelines/demo/mimi-demo.safetensors
+model=${MIMIDEC_MODEL:-$demo_model}
+
+# seconds FRAMES
+seconds ()
+{
+  printf '%d.%02d\n' $(($1 * 8 / 100)) $(($1 * 8 % 100))
+}
+
 say ()
 {
   printf '%s\n' "$*" >&2
@@ -38,10 +57,10 @@ die ()
   exit 1
 }
 
-# The comment that a script opens with, less its first two lines, is its help.
+# The comment that a script opens with, from its fifth line on, is its help.
 print_help ()
 {
-  sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0" | sed '/SPDX-/d'
+  sed -n '5,/^[^#]/s/^# \{0,1\}//p' "$0"
 }
 
 is_installed ()
@@ -100,9 +119,11 @@ check_foreign_system ()
 }
 
 # install_packages LIST: installs those that are missing, and asks nobody
-# (neither root nor the network) when none is.
+# (neither root nor the network) when none is. A caller that says where a build
+# is (a test) has what it needs.
 install_packages ()
 {
+  [ -z "${MIMIDEC_BUILD:-}" ] || return 0
   if ! command -v apt-get >/dev/null; then
     check_foreign_system "$1"
     return
@@ -164,22 +185,19 @@ has_nvidia_gpu ()
 }
 
 # build_plugin [MESON OPTION...]: configures on the first call, builds what has
-# changed, and lets GStreamer find the result. Does nothing but the last when
-# the caller (a test) said where a build is.
+# changed, and lets GStreamer find the result.
 build_plugin ()
 {
-  if [ -z "${MIMIDEC_BUILD:-}" ]; then
-    log=$build-log.txt
-    if [ ! -f "$build/build.ninja" ]; then
-      say "Configuring in $build"
-      meson setup "$build" "$top" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-    elif [ $# -gt 0 ]; then
-      meson configure "$build" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-    fi
-    say "Building"
-    meson compile -C "$build" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-    rm -f "$log"
+  log=$build-log.txt
+  if [ ! -f "$build/build.ninja" ]; then
+    say "Configuring in $build"
+    meson setup "$build" "$top" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  elif [ $# -gt 0 ]; then
+    meson configure "$build" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   fi
+  say "Building"
+  meson compile -C "$build" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  rm -f "$log"
   use_plugin
 }
 
@@ -200,4 +218,26 @@ has_sound ()
     [ ! -e "${path#unix:}" ] || return 0
   done
   return 1
+}
+
+# For a script that reads latents from stdin.
+require_pipe ()
+{
+  [ ! -t 0 ] || die "feed latents to stdin, as in: cat x.f32 | $0 (--help says more)"
+}
+
+# prepare [LIST]: what the scripts that decode have in common: installs (the
+# packages of the list too), builds, and lets GStreamer find the plugin.
+prepare ()
+{
+  install_packages "$build_packages $run_packages ${1:-}"
+  if [ -n "${MIMIDEC_BUILD:-}" ]; then
+    use_plugin
+  elif has_nvidia_gpu && nvcc=$(fetch_nvcc); then
+    build_plugin -Dnvcc="$nvcc" || die 'the build failed'
+  else
+    build_plugin || die 'the build failed'
+  fi
+  # Also scans the plugin, so that no later run pays for that.
+  gst-inspect-1.0 mimidec >/dev/null || die 'GStreamer cannot load mimidec'
 }

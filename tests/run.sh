@@ -76,7 +76,7 @@ if build_plugin "$@"; then
   timeout --kill-after=30 3000 \
     nice meson test -C "$build" --print-errorlogs --num-processes "$(nproc)" \
     2>&1 || status=$?
-  if python3 tests/results.py "$build" >"$build/counts"; then
+  if "$python" tests/results.py "$build" >"$build/counts"; then
     read -r ok bad skip names <"$build/counts"
     # Stopped or broken, and not by a test that failed.
     [ "$status" -eq 0 ] || [ "$bad" -ne 0 ] || bad=1 names=meson-test

@@ -1,0 +1,109 @@
+#!/bin/sh
+# mimidec: latents over the network as Opus in RTP
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# usage: PRODUCER | pipelines/rtp.sh send [--model FILE] [HOST [PORT]]
+#        pipelines/rtp.sh receive [--out FILE.wav] [--seconds N] [PORT]
+#        pipelines/rtp.sh loopback [--model FILE] [--out FILE.wav] LATENTS
+#
+# send      decodes latents (32 little-endian float32 for each 80 ms) from stdin
+#           and sends them in real time, 20 ms a packet (RFC 7587, payload 96);
+#           HOST is 127.0.0.1 and PORT is 5004 by default
+# receive   plays what arrives at PORT, until interrupted
+# loopback  both on this machine, for a file of latents
+#
+#   --model FILE    the checkpoint, or the folder that holds it; default:
+#                   $MIMIDEC_MODEL, else the small one of pipelines/demo
+#   --out FILE.wav  write what is received instead of playing it; default where
+#                   there is no sound card: received.wav
+#   --seconds N     receive for so long, then stop
+#
+# e.g. pipelines/rtp.sh loopback --out r.wav pipelines/demo/sentence-1.f32
+set -eu
+top=$(cd "$(dirname "$0")/.." && pwd)
+. "$top/pipelines/setup.sh"
+
+packets='application/x-rtp,media=audio,encoding-name=OPUS,clock-rate=48000,payload=96'
+
+# The packets leave by the clock, so what decodes faster than real time waits.
+send ()
+{
+  gst-launch-1.0 -q -e "$@" ! "$latents" ! mimidec "model=$model" \
+    ! opusenc frame-size=20 ! rtpopuspay pt=96 \
+    ! udpsink "host=$host" "port=$port" sync=true
+}
+
+receive ()
+{
+  if [ -z "$out" ] && ! has_sound; then
+    out=received.wav
+    say "There is no sound card here: writing $out"
+  fi
+  if [ -n "$out" ]; then
+    set -- wavenc ! filesink "location=$out"
+  else
+    set -- audioconvert ! audioresample ! autoaudiosink
+  fi
+  # What is late by more than the latency is lost; opusdec conceals it.
+  # At the end of its time it is interrupted, which finishes the file.
+  status=0
+  timeout --foreground --signal=INT "$duration" \
+    gst-launch-1.0 -q -e udpsrc "port=$port" "caps=$packets" \
+    ! rtpjitterbuffer latency=100 do-lost=true ! rtpopusdepay \
+    ! opusdec plc=true ! audio/x-raw,rate=24000,channels=1 ! "$@" || status=$?
+  [ $status -eq 124 ] || return $status
+}
+
+is_bound ()
+{
+  grep -q "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$port") " /proc/net/udp /proc/net/udp6
+}
+
+case ${1:-} in
+  send | receive | loopback) action=$1 ;;
+  -h | --help) print_help; exit 0 ;;
+  *) die "say send, receive or loopback first (--help says more)" ;;
+esac
+shift
+host=127.0.0.1 port=5004 out='' duration=0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --model) model=${2:?--model needs a file}; shift 2 ;;
+    --out) out=${2:?--out needs a file}; shift 2 ;;
+    --seconds) duration=${2:?--seconds needs a number}; shift 2 ;;
+    -h | --help) print_help; exit 0 ;;
+    -*) die "unknown option $1 (--help says what there is)" ;;
+    *) break ;;
+  esac
+done
+
+case $action in
+  send)
+    require_pipe
+    host=${1:-$host} port=${2:-$port}
+    prepare
+    send fdsrc fd=0
+    ;;
+  receive)
+    port=${1:-$port}
+    prepare
+    receive
+    ;;
+  loopback)
+    [ $# -eq 1 ] || die "name one file of latents"
+    [ -r "$1" ] || die "cannot read $1"
+    prepare
+    ! is_bound || die "port $port is in use"
+    # To be received: as long as the speech takes, and the time to start and
+    # to empty the jitter buffer.
+    duration=$(($(wc -c <"$1") * 8 / 12800 + 5))
+    receive &
+    receiver=$!
+    while ! is_bound; do
+      kill -0 $receiver 2>/dev/null || die 'the receiver did not start'
+      sleep 0.1
+    done
+    send filesrc "location=$1"
+    wait $receiver
+    ;;
+esac

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Runs the scripts of pipelines/ and the pipelines of the README as a user
+would, and looks at what they wrote: test_pipelines.py CASE."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+from audio import RATE, align, faded, read_wav, snr
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PIPELINES = TOP / 'pipelines'
+DEMO = PIPELINES / 'demo'
+BUILD = os.environ['MIMIDEC_BUILD']
+LATENTS = 'audio/x-mimi-latent,rate=24000,channels=1,dims=32'
+SCRIPTS = 'demo.sh', 'speak.sh', 'opus.sh', 'rtp.sh', 'kyutai.sh', 'latents.py'
+# The demo's sentences were decoded in float64 and rounded to 16 bit, and so
+# are ours: what may differ is a last bit now and then.
+SAME = 70  # dB
+
+
+def sentence(n):
+    return (DEMO / ('sentence-%d.f32' % n)).read_bytes()
+
+
+def spoken(n):
+    """What sentence n should sound like."""
+    return faded(read_wav(DEMO / ('sentence-%d.wav' % n)))
+
+
+class PipelineCase(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix='mimidec-'))
+        self.addCleanup(shutil.rmtree, self.folder)
+        # No sound card and no model but what the test names.
+        self.env = {key: value for key, value in os.environ.items()
+                    if key not in ('MIMIDEC_MODEL', 'PULSE_SERVER')}
+        self.env['XDG_RUNTIME_DIR'] = str(self.folder)
+        self.env['GST_PLUGIN_PATH'] = BUILD + '/gst'
+        self.env['GST_REGISTRY'] = str(self.folder / 'registry.bin')
+
+    def run_script(self, name, *arguments, **options):
+        options.setdefault('stdin', None if 'input' in options
+                           else subprocess.DEVNULL)
+        # Python's scripts by the Python that runs the tests: it has numpy.
+        python = [sys.executable] if name.endswith('.py') else []
+        return subprocess.run(
+            [*python, str(PIPELINES / name), *map(str, arguments)],
+            cwd=self.folder, env=self.env, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, timeout=100, **options)
+
+    def check_run(self, *arguments, **options):
+        done = self.run_script(*arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return done
+
+    def check_same(self, reference, path):
+        """The same samples, but for a last bit now and then."""
+        self.assertGreater(snr(reference, read_wav(path)), SAME)
+
+    def check_alike(self, reference, path, slack):
+        """The same speech, after a codec; at most `slack` s longer or
+        shorter, and as much late."""
+        samples = read_wav(path)
+        self.assertLess(abs(len(samples) - len(reference)), slack * RATE)
+        delay, likeness = align(reference, samples)
+        self.assertLess(abs(delay), slack * RATE)
+        self.assertGreater(likeness, 0.98)
+
+
+class Demo(PipelineCase):
+    def test_all_sentences(self):
+        out = self.check_run('demo.sh', '--no-play', '--out',
+                             self.folder / 'out').stdout.decode()
+        self.check_same(np.concatenate([spoken(n) for n in range(1, 9)]),
+                        self.folder / 'out.wav')
+        png = (self.folder / 'out.png').read_bytes()
+        self.assertEqual(png[:8], b'\x89PNG\r\n\x1a\n')
+        self.assertEqual(struct.unpack('>II', png[16:24]), (1800, 900))
+        self.assertRegex(out, r'[0-9.]+ times faster than real time: 36\.08 s')
+        self.assertIn('./pipelines/kyutai.sh', out)
+
+    def test_own_latents_and_model(self):
+        shutil.copy(DEMO / 'mimi-demo.safetensors', self.folder / 'a model')
+        shutil.copy(DEMO / 'config.json', self.folder)
+        (self.folder / 'two words.f32').write_bytes(sentence(5))
+        out = self.check_run('demo.sh', '--model', 'a model', '--no-play',
+                             '--out', 'x/y', 'two words.f32').stdout.decode()
+        self.check_same(spoken(5), self.folder / 'x/y.wav')
+        self.assertNotIn('kyutai.sh', out)
+
+    def test_no_sound_card(self):
+        out = self.check_run('demo.sh', '--out', 'out',
+                             DEMO / 'sentence-3.f32').stdout.decode()
+        if not list(pathlib.Path('/dev').glob('snd/pcm*p')):
+            self.assertIn('no sound card', out)
+
+
+class Speak(PipelineCase):
+    def test_chunks_of_any_size(self):
+        """Bytes that come a few at a time, as a slow producer writes them."""
+        data = sentence(3)
+        process = subprocess.Popen(
+            [str(PIPELINES / 'speak.sh'), '--out', 'out.wav'], cwd=self.folder,
+            env=self.env, stdin=subprocess.PIPE)
+        sizes = np.random.default_rng(1).integers(1, 400, len(data))
+        while data:
+            process.stdin.write(data[:sizes[0]])
+            process.stdin.flush()
+            data, sizes = data[sizes[0]:], sizes[1:]
+        process.stdin.close()
+        self.assertEqual(process.wait(timeout=100), 0)
+        self.check_same(spoken(3), self.folder / 'out.wav')
+
+    def test_falls_back_to_a_file(self):
+        if list(pathlib.Path('/dev').glob('snd/pcm*p')):
+            self.skipTest('there is a sound card')
+        done = self.check_run('speak.sh', input=sentence(5))
+        self.assertIn(b'speech.wav', done.stderr)
+        self.check_same(spoken(5), self.folder / 'speech.wav')
+
+    def test_model_from_the_environment(self):
+        self.env['MIMIDEC_MODEL'] = '/nonexistent/model.safetensors'
+        done = self.run_script('speak.sh', '--out', 'x.wav', input=sentence(5))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b'/nonexistent/model.safetensors', done.stderr)
+
+
+class Opus(PipelineCase):
+    def decode(self, path):
+        out = self.folder / 'decoded.wav'
+        subprocess.run(
+            ['gst-launch-1.0', '-q', 'filesrc', 'location=%s' % path, '!',
+             'oggdemux', '!', 'opusdec', '!',
+             'audio/x-raw,rate=24000,channels=1', '!', 'wavenc', '!',
+             'filesink', 'location=%s' % out], check=True, timeout=60)
+        return out
+
+    def test_file(self):
+        self.check_run('opus.sh', 'out.opus', input=sentence(7))
+        self.check_alike(spoken(7), self.decode(self.folder / 'out.opus'), 0.02)
+
+    def test_stdout(self):
+        done = self.check_run('opus.sh', '--bitrate', '48000', '-',
+                              input=sentence(5))
+        (self.folder / 'x').write_bytes(done.stdout)
+        self.check_alike(spoken(5), self.decode(self.folder / 'x'), 0.02)
+
+
+class Rtp(PipelineCase):
+    def test_loopback(self):
+        self.check_run('rtp.sh', 'loopback', '--out', 'out.wav',
+                       DEMO / 'sentence-3.f32')
+        self.check_alike(spoken(3), self.folder / 'out.wav', 0.1)
+
+
+class Arguments(PipelineCase):
+    def test_help(self):
+        for name in SCRIPTS:
+            with self.subTest(name):
+                out = self.check_run(name, '--help').stdout.decode()
+                self.assertIn('usage:', out)
+                self.assertNotIn('SPDX', out)
+
+    def test_unknown_option(self):
+        for name in SCRIPTS:
+            with self.subTest(name):
+                done = self.run_script(name, '--nonsense')
+                self.assertNotEqual(done.returncode, 0)
+                self.assertTrue(done.stderr)
+
+    def test_missing_model(self):
+        for arguments in (['speak.sh', '--out', 'x'], ['opus.sh', 'x']):
+            with self.subTest(arguments[0]):
+                done = self.run_script(arguments[0], '--model', '/nonexistent',
+                                       *arguments[1:], input=sentence(5))
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(b'/nonexistent', done.stderr)
+        done = self.run_script('demo.sh', '--model', '/nonexistent')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b'/nonexistent', done.stderr)
+
+    def test_missing_latents(self):
+        for arguments in (['demo.sh'], ['rtp.sh', 'loopback']):
+            with self.subTest(arguments[0]):
+                done = self.run_script(*arguments, 'nothing.f32')
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(b'nothing.f32', done.stderr)
+
+
+# As much of pocket-tts 4.0.1 as latents.py touches: text in, a thread for each
+# utterance that is handed latents through a queue, and the checkpoint's name.
+POCKET_TTS = '''
+import queue, threading
+import numpy
+
+class Tensor:
+    def __init__(self, row):
+        self.row = row
+    def detach(self):
+        return self
+    def cpu(self):
+        return self.row
+
+class TTSModel:
+    has_voice_cloning = False
+
+    class config:
+        weights_path = 'gated'
+        weights_path_without_voice_cloning = 'open.safetensors'
+        class mimi:
+            weights_path = None
+
+    @classmethod
+    def load_model(cls, language=None, config=None):
+        return cls()
+
+    def get_state_for_audio_prompt(self, voice):
+        return voice
+
+    def _decode_audio_worker(self, latents, results, length, steps):
+        raise AssertionError('the decoder ran')
+
+    def generate_audio_stream(self, voice, text):
+        for sentence in text.split('. '):
+            latents, results = queue.Queue(), queue.Queue()
+            thread = threading.Thread(target=self._decode_audio_worker,
+                                      args=(latents, results, 16, 16))
+            thread.start()
+            for letter in sentence:
+                latents.put(Tensor(numpy.full((1, 1, 32), ord(letter), 'f4')))
+            latents.put(None)
+            kind, value = results.get()
+            if kind == 'error':
+                raise value
+            thread.join()
+        yield from ()
+'''
+
+
+class Latents(PipelineCase):
+    def setUp(self):
+        super().setUp()
+        package = self.folder / 'python/pocket_tts'
+        (package / 'utils').mkdir(parents=True)
+        (package / '__init__.py').write_text(POCKET_TTS)
+        (package / 'utils/__init__.py').touch()
+        (package / 'utils/utils.py').write_text(
+            'def download_if_necessary(path):\n    return path\n')
+        (package / 'default_parameters.py').write_text(
+            'def get_default_voice_for_language(language, config):\n'
+            '    return "alba"\n')
+        self.env['PYTHONPATH'] = str(self.folder / 'python')
+
+    def rows(self, data):
+        return np.frombuffer(data, '<f4').reshape(-1, 32)
+
+    def test_pipe(self):
+        rows = self.rows(self.check_run('latents.py', 'Ab. c').stdout)
+        self.assertEqual(rows.tolist(),
+                         [[float(ord(letter))] * 32 for letter in 'Abc'])
+
+    def test_a_file_for_each_utterance(self):
+        self.check_run('latents.py', '--output', 'u%d.f32', '--checkpoint',
+                       'link', input=b'Ab. c\nd\n')
+        for n, text in (1, 'Ab'), (2, 'c'), (3, 'd'):
+            rows = self.rows((self.folder / ('u%03d.f32' % n)).read_bytes())
+            self.assertEqual(rows[:, 0].tolist(), [ord(c) for c in text])
+        self.assertEqual(os.readlink(self.folder / 'link'),
+                         str(self.folder / 'open.safetensors'))
+
+    def test_errors_reach_the_caller(self):
+        done = self.run_script('latents.py', 'a', '--output', 'no/such/file')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b'no/such/file', done.stderr)
+
+
+class Readme(PipelineCase):
+    """Every gst-launch line of README.md and docs/ runs as it stands, from the
+    repository's root with the demo's files. autoaudiosink takes a fake sink
+    where there is no sound card."""
+
+    def blocks(self):
+        for page in [TOP / 'README.md', *sorted((TOP / 'docs').glob('*.md'))]:
+            text = page.read_text()
+            for block in re.findall(r'^```sh\n(.*?)^```', text, re.M | re.S):
+                if 'gst-launch-1.0' in block:
+                    yield page.name, block
+
+    def test_pipelines(self):
+        shutil.copytree(DEMO, self.folder / 'pipelines/demo')
+        (self.folder / 'build').mkdir()
+        blocks = list(self.blocks())
+        self.assertGreaterEqual(len(blocks), 5)
+        for page, block in blocks:
+            with self.subTest(page + ': ' + block):
+                done = subprocess.run(
+                    ['bash', '-euc', block], cwd=self.folder, env=self.env,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, timeout=60)
+                self.assertEqual(done.returncode, 0, done.stdout.decode())
+                self.assertNotRegex(done.stdout.decode(), r'(?i)\bcritical\b')
+                for name in re.findall(r'location=(\S+\.wav)', block):
+                    samples = read_wav(self.folder / shlex.split(name)[0])
+                    self.assertGreater(np.abs(samples).max(), 0.1)
+
+
+CASES = {'demo': Demo, 'speak': Speak, 'opus': Opus, 'rtp': Rtp,
+         'arguments': Arguments, 'latents': Latents, 'readme': Readme}
+
+if __name__ == '__main__':
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(CASES[sys.argv[1]])
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    sys.exit(not result.wasSuccessful())
