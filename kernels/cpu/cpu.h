@@ -120,6 +120,10 @@ struct _MimiCpuKernels {
   const gchar *name;
   /* One frame: called by every thread of the slot's team. */
   void (*frame) (MimiCpuSlot *slot, MimiStepItem *item, guint thread);
+  /* For mimi-bench: spends about so many FLOPs on nothing but multiply-adds
+   * and returns how many they were; reads n floats and returns their sum. */
+  gdouble (*multiply) (guint64 flops);
+  gfloat (*read) (const gfloat *data, gsize n);
 };
 
 extern const MimiCpuKernels mimi_cpu_kernels_c;

@@ -9,4 +9,6 @@
 const MimiCpuKernels MIMI_CPU_NAME (mimi_cpu_kernels) = {
   .name = MIMI_CPU_STRING (MIMI_CPU_ISA),
   .frame = mimi_cpu_frame,
+  .multiply = mimi_cpu_multiply,
+  .read = mimi_cpu_read,
 };

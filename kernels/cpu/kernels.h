@@ -73,3 +73,9 @@ gfloat mimi_cpu_check (const gfloat *x, gsize n);
 
 #define mimi_cpu_frame MIMI_CPU_NAME (mimi_cpu_frame)
 void mimi_cpu_frame (MimiCpuSlot *slot, MimiStepItem *item, guint thread);
+
+#define mimi_cpu_multiply MIMI_CPU_NAME (mimi_cpu_multiply)
+gdouble mimi_cpu_multiply (guint64 flops);
+
+#define mimi_cpu_read MIMI_CPU_NAME (mimi_cpu_read)
+gfloat mimi_cpu_read (const gfloat *data, gsize n);
