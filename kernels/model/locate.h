@@ -7,9 +7,15 @@
 
 G_BEGIN_DECLS
 
-/* Opens the safetensors file `path`, or the one in the folder `path` that holds
- * a Mimi decoder, adds it to `files` and its tensors to `entries`. Returns what
- * to call it in messages (free it), NULL with `error` set. */
+/* Opens the safetensors file `path`, adds it to `files` and its tensors to
+ * `entries`. If `path` is a folder: its model.safetensors if that holds a Mimi
+ * decoder, else the only other *.safetensors that does, else all shards of its
+ * *.safetensors.index.json. The root of a repository in Hugging Face's cache
+ * stands for the snapshot of its main branch.
+ *
+ * Returns the first of the files (free it); NULL with `error` set:
+ * MIMI_ERROR_NOT_FOUND if the folder has no such file, _WRONG_TYPE if there is
+ * not one decoder in them, or what is wrong with the file. */
 gchar *mimi_locate (
     const gchar *path, GPtrArray *files, GHashTable *entries, GError **error);
 

@@ -146,10 +146,11 @@ describe (const MimiModel *model, const MimiLayout *layout, const gchar *rules)
   return g_string_free (text, FALSE);
 }
 
-/* Makes `model` of the tensors of its files. */
+/* Makes `model` of the tensors of its files. `beside`: a configuration may lie
+ * beside them. */
 static gboolean
-build (
-    MimiModel *model, GHashTable *entries, const gchar *config, GError **error)
+build (MimiModel *model, GHashTable *entries, gboolean beside,
+    const gchar *config, GError **error)
 {
   MimiNames names = { .entries = entries, .path = model->path };
   gchar *rules = NULL;
@@ -158,8 +159,8 @@ build (
   ok = mimi_names_detect (&names, error) &&
        mimi_network_bind (&names, &model->network, &model->weights,
            model->bound, model->derived, error) &&
-       mimi_settle (&model->network, names.layout->gelu, model->path, config,
-           &rules, &model->warning, error);
+       mimi_settle (&model->network, names.layout->gelu, model->path, beside,
+           config, &rules, &model->warning, error);
   if (ok) {
     model->identity = identify (model);
     model->description = describe (model, names.layout, rules);
@@ -180,7 +181,7 @@ mimi_model_open (const gchar *path, const gchar *config, GError **error)
   if (ok) {
     g_free (model->path);
     model->path = found;
-    ok = build (model, entries, config, error);
+    ok = build (model, entries, TRUE, config, error);
   }
   g_hash_table_unref (entries);
   if (ok)
@@ -200,7 +201,7 @@ mimi_model_open_bytes (
 
   g_ptr_array_add (model->files, file);
   ok = mimi_safetensors_read (file, entries, error) &&
-       build (model, entries, NULL, error);
+       build (model, entries, FALSE, NULL, error);
   g_hash_table_unref (entries);
   if (ok)
     return model;

@@ -350,8 +350,16 @@ bind_layer (Binder *b, MimiLayerWeights *w, guint layer)
 static gboolean
 bind_transformer (Binder *b)
 {
+  const MimiEntry *projection =
+      mimi_names_find (b->names, b->layout->transformer,
+          "input_proj.weight|output_projs.0.weight|output_proj.weight", 0, "");
   guint i, n = MAX (1, mimi_names_get_last (b->names, b->layout->layer) + 1);
 
+  if (projection)
+    return fail (b, MIMI_ERROR_UNSUPPORTED,
+        "tensor '%s' projects to a transformer of another width; no published "
+        "decoder has it, and it is not supported",
+        projection->name);
   if (!check_limit (b, "the number of layers", n, MIMI_MAX_LAYERS))
     return FALSE;
   b->network->layers = n;

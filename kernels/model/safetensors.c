@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "safetensors.h"
+#include "json.h"
 
-#include <json-glib/json-glib.h>
 #include <string.h>
 
 #define U64 G_GUINT64_FORMAT
@@ -61,115 +61,6 @@ mimi_safetensors_new_table (void)
 {
   /* The key is the entry's name. */
   return g_hash_table_new_full (g_str_hash, g_str_equal, NULL, free_entry);
-}
-
-/* ------------------------------------------------------------ the JSON --- */
-
-/* json-glib descends by recursion: deep nesting has to be refused first. */
-static gboolean
-check_depth (
-    const MimiFile *file, const gchar *json, gsize length, GError **error)
-{
-  gboolean in_string = FALSE;
-  guint depth = 0;
-  gsize i;
-
-  for (i = 0; i < length; i++) {
-    gchar c = json[i];
-
-    if (in_string) {
-      if (c == '\\')
-        i++;
-      else if (c == '"')
-        in_string = FALSE;
-    } else if (c == '"') {
-      in_string = TRUE;
-    } else if (c == '{' || c == '[') {
-      if (++depth > MIMI_MAX_DEPTH)
-        return corrupt (file, error,
-            "the header's JSON is nested more than %d deep at byte %" U64,
-            MIMI_MAX_DEPTH, (guint64)i + 8);
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      depth--;
-    }
-  }
-  return TRUE;
-}
-
-/* json-glib keeps the last of several members of one name; they are noticed
- * while it parses. One set of names for each object that is open. */
-typedef struct {
-  GPtrArray *open;
-  gchar *duplicate;
-} Names;
-
-static void
-object_start (JsonParser *parser G_GNUC_UNUSED, gpointer user_data)
-{
-  Names *names = user_data;
-
-  g_ptr_array_add (names->open,
-      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL));
-}
-
-static void
-object_member (JsonParser *parser G_GNUC_UNUSED,
-    JsonObject *object G_GNUC_UNUSED, const gchar *name, gpointer user_data)
-{
-  Names *names = user_data;
-  GHashTable *seen = g_ptr_array_index (names->open, names->open->len - 1);
-
-  if (!g_hash_table_add (seen, g_strdup (name)) && !names->duplicate)
-    names->duplicate = g_strdup (name);
-}
-
-static void
-object_end (JsonParser *parser G_GNUC_UNUSED, JsonObject *object G_GNUC_UNUSED,
-    gpointer user_data)
-{
-  Names *names = user_data;
-
-  g_ptr_array_set_size (names->open, names->open->len - 1);
-}
-
-static JsonParser *
-parse_json (
-    const MimiFile *file, const gchar *json, gsize length, GError **error)
-{
-  JsonParser *parser;
-  Names names = { NULL, NULL };
-  GError *err = NULL;
-
-  if (!g_utf8_validate_len (json, length, NULL)) {
-    corrupt (file, error, "the header is not valid UTF-8");
-    return NULL;
-  }
-  if (!check_depth (file, json, length, error))
-    return NULL;
-
-  names.open =
-      g_ptr_array_new_with_free_func ((GDestroyNotify)g_hash_table_unref);
-  parser = json_parser_new ();
-  g_signal_connect (parser, "object-start", G_CALLBACK (object_start), &names);
-  g_signal_connect (
-      parser, "object-member", G_CALLBACK (object_member), &names);
-  g_signal_connect (parser, "object-end", G_CALLBACK (object_end), &names);
-
-  if (!json_parser_load_from_data (parser, json, length, &err)) {
-    corrupt (file, error, "the header is not valid JSON: %s", err->message);
-    g_clear_error (&err);
-    g_clear_object (&parser);
-  } else if (names.duplicate) {
-    corrupt (file, error, "'%s' is in the header twice", names.duplicate);
-    g_clear_object (&parser);
-  } else if (!json_parser_get_root (parser) ||
-             !JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser))) {
-    corrupt (file, error, "the header is not a JSON object");
-    g_clear_object (&parser);
-  }
-  g_ptr_array_unref (names.open);
-  g_free (names.duplicate);
-  return parser;
 }
 
 /* --------------------------------------------------------- one tensor --- */
@@ -338,7 +229,8 @@ mimi_safetensors_read (
     const MimiFile *file, GHashTable *entries, GError **error)
 {
   guint64 header = 0;
-  JsonParser *parser;
+  GError *err = NULL;
+  JsonNode *root;
   gboolean ok;
 
   if (file->size >= 8) {
@@ -375,11 +267,14 @@ mimi_safetensors_read (
         "its header has %" U64 " bytes, at most %u are supported", header,
         MIMI_MAX_HEADER);
 
-  parser = parse_json (file, (const gchar *)file->data + 8, header, error);
-  if (!parser)
+  root = mimi_json_parse (
+      (const gchar *)file->data + 8, header, MIMI_MAX_DEPTH, &err);
+  if (!root) {
+    corrupt (file, error, "its header is damaged: %s", err->message);
+    g_error_free (err);
     return FALSE;
-  ok = read_entries (file, json_node_get_object (json_parser_get_root (parser)),
-      header, entries, error);
-  g_object_unref (parser);
+  }
+  ok = read_entries (file, json_node_get_object (root), header, entries, error);
+  json_node_unref (root);
   return ok;
 }

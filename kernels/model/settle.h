@@ -12,8 +12,8 @@ G_BEGIN_DECLS
 #define MIMI_MAX_HEAD_DIM 512
 
 /* Completes `network`. Each of the values comes from the configuration that
- * `config` names, or else from one that lies beside the checkpoint `path`; or
- * else from the table of published decoders; or else heads = width / 64,
+ * `config` names, or else (if `beside`) from one that lies beside the checkpoint
+ * `path`; or else from the table of published decoders; or else heads = width / 64,
  * window 250 and, with `gelu`, what is usual in the checkpoint's layout.
  *
  * rules    which of these it was, for people
@@ -21,6 +21,7 @@ G_BEGIN_DECLS
  * Fails with MIMI_ERROR_CONFIG if the configuration contradicts the tensors, or
  * if `config` cannot be read or describes no Mimi decoder. */
 gboolean mimi_settle (MimiNetwork *network, MimiGelu gelu, const gchar *path,
-    const gchar *config, gchar **rules, gchar **warning, GError **error);
+    gboolean beside, const gchar *config, gchar **rules, gchar **warning,
+    GError **error);
 
 G_END_DECLS

@@ -1,0 +1,112 @@
+/* Parsing JSON that may be hostile.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "json.h"
+
+/* json-glib descends by recursion: deep nesting has to be refused first. */
+static gboolean
+check_depth (const gchar *json, gsize length, guint max_depth, GError **error)
+{
+  gboolean in_string = FALSE;
+  guint depth = 0;
+  gsize i;
+
+  for (i = 0; i < length; i++) {
+    gchar c = json[i];
+
+    if (in_string) {
+      if (c == '\\')
+        i++;
+      else if (c == '"')
+        in_string = FALSE;
+    } else if (c == '"') {
+      in_string = TRUE;
+    } else if (c == '{' || c == '[') {
+      if (++depth > max_depth) {
+        g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
+            "it is nested more than %u deep", max_depth);
+        return FALSE;
+      }
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      depth--;
+    }
+  }
+  return TRUE;
+}
+
+/* json-glib keeps the last of several members of one name; they are noticed
+ * while it parses. One set of names for each object that is open. */
+typedef struct {
+  GPtrArray *open;
+  gchar *duplicate;
+} Names;
+
+static void
+object_start (JsonParser *parser G_GNUC_UNUSED, gpointer user_data)
+{
+  Names *names = user_data;
+
+  g_ptr_array_add (names->open,
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL));
+}
+
+static void
+object_member (JsonParser *parser G_GNUC_UNUSED,
+    JsonObject *object G_GNUC_UNUSED, const gchar *name, gpointer user_data)
+{
+  Names *names = user_data;
+  GHashTable *seen = g_ptr_array_index (names->open, names->open->len - 1);
+
+  if (!g_hash_table_add (seen, g_strdup (name)) && !names->duplicate)
+    names->duplicate = g_strdup (name);
+}
+
+static void
+object_end (JsonParser *parser G_GNUC_UNUSED, JsonObject *object G_GNUC_UNUSED,
+    gpointer user_data)
+{
+  Names *names = user_data;
+
+  g_ptr_array_set_size (names->open, names->open->len - 1);
+}
+
+JsonNode *
+mimi_json_parse (
+    const gchar *text, gsize length, guint max_depth, GError **error)
+{
+  JsonParser *parser;
+  JsonNode *root = NULL;
+  Names names = { NULL, NULL };
+
+  if (!g_utf8_validate_len (text, length, NULL)) {
+    g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
+        "it is not UTF-8");
+    return NULL;
+  }
+  if (!check_depth (text, length, max_depth, error))
+    return NULL;
+
+  names.open =
+      g_ptr_array_new_with_free_func ((GDestroyNotify)g_hash_table_unref);
+  parser = json_parser_new ();
+  g_signal_connect (parser, "object-start", G_CALLBACK (object_start), &names);
+  g_signal_connect (
+      parser, "object-member", G_CALLBACK (object_member), &names);
+  g_signal_connect (parser, "object-end", G_CALLBACK (object_end), &names);
+
+  if (json_parser_load_from_data (parser, text, length, error)) {
+    root = json_parser_steal_root (parser);
+    if (names.duplicate)
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
+          "'%s' is there twice", names.duplicate);
+    else if (!root || !JSON_NODE_HOLDS_OBJECT (root))
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
+          "it is not an object");
+    if (names.duplicate || (root && !JSON_NODE_HOLDS_OBJECT (root)))
+      g_clear_pointer (&root, json_node_unref);
+  }
+  g_object_unref (parser);
+  g_ptr_array_unref (names.open);
+  g_free (names.duplicate);
+  return root;
+}
