@@ -102,9 +102,13 @@ parse_dimensions (const GstStructure *s, guint *length, GError **error)
 {
   const gchar *text = gst_structure_get_string (s, "dimensions");
   gchar **parts;
+  gint number;
   gboolean ended = FALSE, valid = TRUE;
   guint64 row = 1;
 
+  /* `dimensions=32` in a launch line is an integer. */
+  if (text == NULL && gst_structure_get_int (s, "dimensions", &number))
+    return parse_length (s, "dimensions", length, error);
   if (text == NULL)
     return FAIL (error, "The caps do not say the tensor's dimensions.");
 
