@@ -192,6 +192,7 @@ static gboolean
 gst_mimi_dec_start (GstAudioDecoder *decoder)
 {
   GstMimiDec *self = GST_MIMI_DEC (decoder);
+  MimiStream *stream;
   GError *error = NULL;
   gboolean reopen;
   guint threads;
@@ -209,8 +210,8 @@ gst_mimi_dec_start (GstAudioDecoder *decoder)
   if (reopen && !gst_mimi_dec_open (decoder))
     return FALSE;
 
-  self->stream = mimi_stream_new (self->decoder, threads, &error);
-  if (self->stream == NULL) {
+  stream = mimi_stream_new (self->decoder, threads, &error);
+  if (stream == NULL) {
     gst_mimi_post_error (GST_ELEMENT (self), error, "making a stream");
     return FALSE;
   }
@@ -219,7 +220,7 @@ gst_mimi_dec_start (GstAudioDecoder *decoder)
   self->fresh = TRUE;
   g_atomic_int_set (&self->reset_pending, FALSE);
   GST_OBJECT_LOCK (self);
-  mimi_stream_get_stats (self->stream, &self->stats);
+  self->stream = stream;
   GST_OBJECT_UNLOCK (self);
   return TRUE;
 }
@@ -228,8 +229,15 @@ static gboolean
 gst_mimi_dec_stop (GstAudioDecoder *decoder)
 {
   GstMimiDec *self = GST_MIMI_DEC (decoder);
+  MimiStream *stream;
 
-  g_clear_pointer (&self->stream, mimi_stream_free);
+  GST_OBJECT_LOCK (self);
+  stream = self->stream;
+  self->stream = NULL;
+  if (stream != NULL)
+    mimi_stream_get_stats (stream, &self->stats);
+  GST_OBJECT_UNLOCK (self);
+  g_clear_pointer (&stream, mimi_stream_free);
   return TRUE;
 }
 
@@ -479,9 +487,6 @@ gst_mimi_dec_handle_frame (GstAudioDecoder *decoder, GstBuffer *in)
     goto failed;
   GST_LOG_OBJECT (self, "%u rows: %u frames, %u concealed, %u skipped", n,
       result.written, result.concealed, result.skipped);
-  GST_OBJECT_LOCK (self);
-  mimi_stream_get_stats (self->stream, &self->stats);
-  GST_OBJECT_UNLOCK (self);
 
   if (result.concealed > 0)
     ret = gst_mimi_dec_report_concealed (self, &result);

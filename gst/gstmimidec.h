@@ -30,13 +30,13 @@ struct _GstMimiDec {
   GstMimiSettings settings;
   gboolean reopen;       /* what `decoder` was made from has changed since */
   MimiDecoder *decoder;  /* from READY on */
-  MimiStreamStats stats; /* as of the last call of the decoder */
+  MimiStream *stream;    /* from PAUSED on; decoding takes no lock */
+  MimiStreamStats stats; /* of the last stream, when there is none */
 
   /* Set by any thread, atomically: the next frame starts from zero. */
   gint reset_pending;
 
   /* Of the streaming thread, under the stream lock. */
-  MimiStream *stream; /* from PAUSED on */
   MimiRows rows;
   gsize row_size; /* bytes; 0 before caps */
   gsize sample_size;

@@ -97,7 +97,10 @@ get_stats (GstMimiDec *self)
   GstStructure *s;
 
   GST_OBJECT_LOCK (self);
-  stats = self->stats;
+  if (self->stream != NULL)
+    mimi_stream_get_stats (self->stream, &stats);
+  else
+    stats = self->stats;
   GST_OBJECT_UNLOCK (self);
   if (decoder != NULL)
     mimi_decoder_get_info (decoder, &info);

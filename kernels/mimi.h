@@ -224,6 +224,7 @@ void mimi_stream_reset (MimiStream *stream);
 gboolean mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
     gpointer pcm, MimiResult *result, GError **error);
 
+/* From any thread, as long as the stream lives. */
 void mimi_stream_get_stats (MimiStream *stream, MimiStreamStats *stats);
 
 /* Called after each stage of each frame with its output, [time][channel]; the
