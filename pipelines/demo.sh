@@ -53,10 +53,13 @@ for file in "$@"; do
   parts+=(--part "$(seconds $count)" "${texts[${#parts[@]} / 3]:-$(basename "$file")}")
 done
 mkdir -p "$(dirname "$out")"
+part=$out.wav.part
+trap 'rm -f "$part"' EXIT
 begin=$(date +%s%N)
 gst-launch-1.0 -q "${branches[@]}" \
-  concat name=c ! audio/x-raw,format=S16LE ! wavenc ! filesink "location=$out.wav"
+  concat name=c ! audio/x-raw,format=S16LE ! wavenc ! filesink "location=$part"
 took=$((($(date +%s%N) - begin) / 1000000 + 1))
+mv "$part" "$out.wav"
 
 length=$(seconds "$frames")
 speed=$((frames * 80 * 10 / took))

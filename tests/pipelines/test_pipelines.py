@@ -186,9 +186,10 @@ class Arguments(PipelineCase):
                                        *arguments[1:], input=sentence(5))
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(b'/nonexistent', done.stderr)
-        done = self.run_script('demo.sh', '--model', '/nonexistent')
+        done = self.run_script('demo.sh', '--model', '/nonexistent', '--out', 'x')
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b'/nonexistent', done.stderr)
+        self.assertFalse(list(self.folder.glob('x.*')))
 
     def test_missing_latents(self):
         for arguments in (['demo.sh'], ['rtp.sh', 'loopback']):
