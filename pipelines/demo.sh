@@ -56,7 +56,7 @@ mkdir -p "$(dirname "$out")"
 part=$out.wav.part
 trap 'rm -f "$part"' EXIT
 begin=$(date +%s%N)
-gst-launch-1.0 -q "${branches[@]}" \
+launch "${branches[@]}" \
   concat name=c ! audio/x-raw,format=S16LE ! wavenc ! filesink "location=$part"
 took=$((($(date +%s%N) - begin) / 1000000 + 1))
 mv "$part" "$out.wav"
@@ -78,7 +78,7 @@ elif ! has_sound; then
   echo "Sound:   there is no sound card here; play the WAV on a machine that has one"
 else
   echo "Sound:   playing"
-  gst-launch-1.0 -q filesrc "location=$out.wav" ! wavparse ! audioconvert \
+  launch filesrc "location=$out.wav" ! wavparse ! audioconvert \
     ! audioresample ! autoaudiosink || echo "         that did not work; play the WAV instead"
 fi
 if [ ${#texts[@]} -gt 0 ]; then

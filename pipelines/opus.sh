@@ -34,9 +34,9 @@ require_pipe
 prepare
 
 if [ "$1" = - ]; then
-  set -- fdsink fd=1
+  set -- fdsink fd=3
 else
   set -- filesink "location=$1"
 fi
-exec gst-launch-1.0 -q -e fdsrc fd=0 ! "$latents" ! mimidec "model=$model" \
+launch fdsrc fd=0 ! "$latents" ! mimidec "model=$model" \
   ! opusenc "bitrate=$bitrate" ! oggmux ! "$@"

@@ -28,7 +28,7 @@ packets='application/x-rtp,media=audio,encoding-name=OPUS,clock-rate=48000,paylo
 # The packets leave by the clock, so what decodes faster than real time waits.
 send ()
 {
-  gst-launch-1.0 -q -e "$@" ! "$latents" ! mimidec "model=$model" \
+  launch "$@" ! "$latents" ! mimidec "model=$model" \
     ! opusenc frame-size=20 ! rtpopuspay pt=96 \
     ! udpsink "host=$host" "port=$port" sync=true
 }
@@ -48,9 +48,9 @@ receive ()
   # At the end of its time it is interrupted, which finishes the file.
   status=0
   timeout --foreground --signal=INT "$duration" \
-    gst-launch-1.0 -q -e udpsrc "port=$port" "caps=$packets" \
+    gst-launch-1.0 -e udpsrc "port=$port" "caps=$packets" \
     ! rtpjitterbuffer latency=100 do-lost=true ! rtpopusdepay \
-    ! opusdec plc=true ! audio/x-raw,rate=24000,channels=1 ! "$@" || status=$?
+    ! opusdec plc=true ! audio/x-raw,rate=24000,channels=1 ! "$@" >/dev/null || status=$?
   [ $status -eq 124 ] || return $status
 }
 

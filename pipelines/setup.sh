@@ -241,3 +241,11 @@ prepare ()
   # Also scans the plugin, so that no later run pays for that.
   gst-inspect-1.0 mimidec >/dev/null || die 'GStreamer cannot load mimidec'
 }
+
+# launch WORDS...: gst-launch-1.0 that speaks up when something is wrong (-q
+# would hide warnings) and not otherwise. A pipeline that writes to stdout finds
+# it at descriptor 3.
+launch ()
+{
+  gst-launch-1.0 -e "$@" 3>&1 >/dev/null
+}

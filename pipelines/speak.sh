@@ -42,4 +42,4 @@ else
   # when it comes instead of being dropped.
   set -- audioconvert ! audioresample ! autoaudiosink sync=false
 fi
-exec gst-launch-1.0 -q -e fdsrc fd=0 ! "$latents" ! mimidec "model=$model" ! "$@"
+launch fdsrc fd=0 ! "$latents" ! mimidec "model=$model" ! "$@"
