@@ -15,7 +15,7 @@
 #                small one of pipelines/demo, which speaks these sentences only
 #   --out NAME   write NAME.wav and NAME.png; default: build/demo
 #   --no-play    only write the files
-set -eu
+set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # mimidec: any text, spoken by Kyutai's Pocket TTS and decoded here
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
@@ -12,7 +12,7 @@
 #   --language NAME  a model of pocket-tts: english (default), french,
 #                    english_2m_2026-10 ...
 #   --voice VOICE    a voice of pocket-tts; default: the language's own
-set -eu
+set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 

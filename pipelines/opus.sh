@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # mimidec: latents to an Ogg/Opus file
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
@@ -14,7 +14,7 @@
 #   FILE.opus       what to write; - for stdout
 #
 # e.g. cat pipelines/demo/sentence-1.f32 | pipelines/opus.sh sentence-1.opus
-set -eu
+set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # mimidec: latents over the network as Opus in RTP
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
@@ -19,7 +19,7 @@
 #   --seconds N     receive for so long, then stop
 #
 # e.g. pipelines/rtp.sh loopback --out r.wav pipelines/demo/sentence-1.f32
-set -eu
+set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 
@@ -47,10 +47,9 @@ receive ()
   # What is late by more than the latency is lost; opusdec conceals it.
   # At the end of its time it is interrupted, which finishes the file.
   status=0
-  timeout --foreground --signal=INT "$duration" \
-    gst-launch-1.0 -e udpsrc "port=$port" "caps=$packets" \
+  launch_for "$duration" udpsrc "port=$port" "caps=$packets" \
     ! rtpjitterbuffer latency=100 do-lost=true ! rtpopusdepay \
-    ! opusdec plc=true ! audio/x-raw,rate=24000,channels=1 ! "$@" >/dev/null || status=$?
+    ! opusdec plc=true ! audio/x-raw,rate=24000,channels=1 ! "$@" || status=$?
   [ $status -eq 124 ] || return $status
 }
 

@@ -1,6 +1,6 @@
 # mimidec: what the scripts share: packages, the build, the environment
 # SPDX-License-Identifier: LGPL-2.1-or-later
-# shellcheck shell=sh disable=SC2034,SC2119,SC2120
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120
 #
 # To be sourced, with `top` set to the root of the repository. It defines
 # functions and does nothing by itself; all of them print to stderr only,
@@ -242,10 +242,20 @@ prepare ()
   gst-inspect-1.0 mimidec >/dev/null || die 'GStreamer cannot load mimidec'
 }
 
-# launch WORDS...: gst-launch-1.0 that speaks up when something is wrong (-q
-# would hide warnings) and not otherwise. A pipeline that writes to stdout finds
-# it at descriptor 3.
+# launch_for SECONDS WORDS...: gst-launch-1.0, interrupted after so long (0:
+# never), that speaks up when something is wrong (-q would hide warnings too) and
+# not otherwise. A pipeline that writes to stdout finds it at descriptor 3. What
+# filters the warnings outlives an interruption from the keyboard, to which
+# gst-launch-1.0 answers by finishing its files.
+launch_for ()
+{
+  {
+    timeout --foreground --signal=INT "$1" gst-launch-1.0 -e "${@:2}" \
+      | (trap '' INT; exec sed -un '/^WARNING/p' >&2)
+  } 3>&1
+}
+
 launch ()
 {
-  gst-launch-1.0 -e "$@" 3>&1 >/dev/null
+  launch_for 0 "$@"
 }

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # mimidec: latents from another process to the speaker
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
@@ -15,7 +15,7 @@
 #                   current folder
 #
 # e.g. cat pipelines/demo/sentence-1.f32 | pipelines/speak.sh
-set -eu
+set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 

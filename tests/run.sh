@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # mimidec: installs what tests need, builds, and runs all of them
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # mimidec: checks how the sources are written
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #

@@ -6,7 +6,6 @@ would, and looks at what they wrote: test_pipelines.py CASE."""
 import os
 import pathlib
 import re
-import shlex
 import shutil
 import struct
 import subprocess
@@ -23,10 +22,11 @@ PIPELINES = TOP / 'pipelines'
 DEMO = PIPELINES / 'demo'
 BUILD = os.environ['MIMIDEC_BUILD']
 LATENTS = 'audio/x-mimi-latent,rate=24000,channels=1,dims=32'
-SCRIPTS = 'demo.sh', 'speak.sh', 'opus.sh', 'rtp.sh', 'kyutai.sh', 'latents.py'
+SCRIPTS = 'demo.sh', 'speak.sh', 'opus.sh', 'rtp.sh', 'kyutai.sh', 'latents.py', \
+    'talk.py'
 # The demo's sentences were decoded in float64 and rounded to 16 bit, and so
 # are ours: what may differ is a last bit now and then.
-SAME = 70  # dB
+SAME = 90  # dB
 
 
 def sentence(n):
@@ -129,6 +129,16 @@ class Speak(PipelineCase):
         self.assertIn(b'speech.wav', done.stderr)
         self.check_same(spoken(5), self.folder / 'speech.wav')
 
+    def test_warnings_are_seen(self):
+        rows = np.frombuffer(sentence(5), '<f4').copy()
+        rows[32 * 10 + 3] = np.nan
+        done = self.check_run('speak.sh', '--out', 'x.wav',
+                              input=rows.tobytes())
+        self.assertIn(b'NaN', done.stderr)
+        samples = read_wav(self.folder / 'x.wav')
+        self.assertEqual(len(samples), len(spoken(5)))
+        self.assertFalse(samples[1920 * 10:1920 * 11].any())
+
     def test_model_from_the_environment(self):
         self.env['MIMIDEC_MODEL'] = '/nonexistent/model.safetensors'
         done = self.run_script('speak.sh', '--out', 'x.wav', input=sentence(5))
@@ -162,6 +172,31 @@ class Rtp(PipelineCase):
         self.check_run('rtp.sh', 'loopback', '--out', 'out.wav',
                        DEMO / 'sentence-3.f32')
         self.check_alike(spoken(3), self.folder / 'out.wav', 0.1)
+
+
+class Talk(PipelineCase):
+    def test_one_after_the_other(self):
+        self.check_run('talk.py', '--out', 'x.wav', DEMO / 'sentence-3.f32',
+                       DEMO / 'sentence-5.f32')
+        self.check_same(np.concatenate([spoken(3), spoken(5)]),
+                        self.folder / 'x.wav')
+
+    def test_interruption(self):
+        """What comes after it is whole, and from a fresh state."""
+        self.check_run('talk.py', '--out', 'x.wav', '--interrupt', '1',
+                       DEMO / 'sentence-1.f32', DEMO / 'sentence-3.f32')
+        samples = read_wav(self.folder / 'x.wav')
+        heard = len(samples) - len(spoken(3))
+        self.assertGreater(heard, 0.5 * RATE)
+        self.assertLess(heard, 2.5 * RATE)
+        self.assertGreater(snr(spoken(1)[:heard], samples[:heard]), SAME)
+        self.assertGreater(snr(spoken(3), samples[heard:]), SAME)
+
+    def test_missing_model(self):
+        done = self.run_script('talk.py', '--model', '/nonexistent',
+                               DEMO / 'sentence-5.f32')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b'/nonexistent', done.stderr)
 
 
 class Arguments(PipelineCase):
@@ -301,6 +336,14 @@ class Readme(PipelineCase):
     def test_pipelines(self):
         shutil.copytree(DEMO, self.folder / 'pipelines/demo')
         (self.folder / 'build').mkdir()
+        (self.folder / 'mimi').mkdir()
+        subprocess.run(
+            [sys.executable, str(TOP / 'tests/reference/make_checkpoint.py'),
+             'tinyfull', 'hf', str(self.folder / 'mimi/model.safetensors'),
+             '--config'], check=True)
+        shutil.copy(TOP / 'tests/reference/goldens/tinyfull-8.u16',
+                    self.folder / 'codes.u16')
+        self.env['MIMIDEC_MODEL'] = 'pipelines/demo'
         blocks = list(self.blocks())
         self.assertGreaterEqual(len(blocks), 5)
         for page, block in blocks:
@@ -310,13 +353,13 @@ class Readme(PipelineCase):
                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT, timeout=60)
                 self.assertEqual(done.returncode, 0, done.stdout.decode())
-                self.assertNotRegex(done.stdout.decode(), r'(?i)\bcritical\b')
+                self.assertNotRegex(done.stdout.decode(),
+                                    'CRITICAL|WARNING.*MimiDec')
                 for name in re.findall(r'location=(\S+\.wav)', block):
-                    samples = read_wav(self.folder / shlex.split(name)[0])
-                    self.assertGreater(np.abs(samples).max(), 0.1)
+                    self.assertTrue(read_wav(self.folder / name).any())
 
 
-CASES = {'demo': Demo, 'speak': Speak, 'opus': Opus, 'rtp': Rtp,
+CASES = {'demo': Demo, 'speak': Speak, 'opus': Opus, 'rtp': Rtp, 'talk': Talk,
          'arguments': Arguments, 'latents': Latents, 'readme': Readme}
 
 if __name__ == '__main__':
