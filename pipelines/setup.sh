@@ -80,21 +80,15 @@ as_root ()
   elif command -v sudo >/dev/null; then
     sudo env "$@"
   else
-    die "needs root or sudo to run: $*"
+    say "needs root or sudo to run: $*"
+    return 1
   fi
 }
 
-# Says nothing unless it fails.
 apt_get ()
 {
-  apt_log=$(mktemp)
-  as_root DEBIAN_FRONTEND=noninteractive apt-get -qq \
-    -o DPkg::Lock::Timeout=300 "$@" >"$apt_log" 2>&1 || {
-    tail -n 20 "$apt_log" >&2
-    rm -f "$apt_log"
-    return 1
-  }
-  rm -f "$apt_log"
+  quietly as_root DEBIAN_FRONTEND=noninteractive apt-get -qq \
+    -o DPkg::Lock::Timeout=300 "$@"
 }
 
 # Without Debian's package database, all that can be done is to see whether
@@ -184,23 +178,37 @@ has_nvidia_gpu ()
   [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || [ -e /dev/nvhost-gpu ]
 }
 
-# build_plugin [MESON OPTION...]: configures on the first call, builds what has
-# changed, and lets GStreamer find the result.
-build_plugin ()
+# Runs a command and shows what it printed only if it failed.
+quietly ()
 {
-  log=$build-log.txt
-  if [ ! -f "$build/build.ninja" ]; then
-    say "Configuring in $build"
-    meson setup "$build" "$top" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-  elif [ $# -gt 0 ]; then
-    meson configure "$build" "$@" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-  fi
-  say "Building"
-  meson compile -C "$build" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-  rm -f "$log"
-  use_plugin
+  quiet_log=$(mktemp)
+  "$@" >"$quiet_log" 2>&1 || {
+    cat "$quiet_log" >&2
+    rm -f "$quiet_log"
+    return 1
+  }
+  rm -f "$quiet_log"
 }
 
+# configure_build [MESON OPTION...]
+configure_build ()
+{
+  if [ ! -f "$build/build.ninja" ]; then
+    say "Configuring in $build"
+    quietly meson setup "$build" "$top" "$@"
+  elif [ $# -gt 0 ]; then
+    quietly meson configure "$build" "$@"
+  fi
+}
+
+# compile_build [TARGET...]: those, or all.
+compile_build ()
+{
+  say "Building"
+  quietly meson compile -C "$build" "$@"
+}
+
+# Lets GStreamer find what was built.
 use_plugin ()
 {
   export GST_PLUGIN_PATH="$build/gst${GST_PLUGIN_PATH:+:$GST_PLUGIN_PATH}"
@@ -231,13 +239,15 @@ require_pipe ()
 prepare ()
 {
   install_packages "$build_packages $run_packages ${1:-}"
-  if [ -n "${MIMIDEC_BUILD:-}" ]; then
-    use_plugin
-  elif has_nvidia_gpu && nvcc=$(fetch_nvcc); then
-    build_plugin -Dnvcc="$nvcc" || die 'the build failed'
-  else
-    build_plugin || die 'the build failed'
+  if [ -z "${MIMIDEC_BUILD:-}" ]; then
+    options=()
+    if has_nvidia_gpu && nvcc=$(fetch_nvcc); then
+      options=("-Dnvcc=$nvcc")
+    fi
+    configure_build "${options[@]}" || die 'cannot configure the build'
+    compile_build gstmimi mimi-bench || die 'the build failed'
   fi
+  use_plugin
   # Also scans the plugin, so that no later run pays for that.
   gst-inspect-1.0 mimidec >/dev/null || die 'GStreamer cannot load mimidec'
 }

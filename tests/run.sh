@@ -70,7 +70,7 @@ fi
 check 300 style tests/style.sh
 
 printf '\n== build\n'
-if build_plugin "$@"; then
+if configure_build "$@" && compile_build; then
   rm -f "$build/meson-logs/testlog.json"
   status=0
   timeout --kill-after=30 3000 \
