@@ -40,24 +40,22 @@ map (MimiFile *file, GError **error)
                                 : "a special file");
     return FALSE;
   }
-  if (st.st_size == 0) {
-    g_set_error (error, MIMI_ERROR, MIMI_ERROR_WRONG_TYPE,
-        "%s: is empty, expected a safetensors file; download it again",
-        file->path);
-    return FALSE;
-  }
-
-  data = mmap (NULL, st.st_size, PROT_READ, MAP_PRIVATE, file->fd, 0);
-  if (data == MAP_FAILED) {
-    set_errno_error (error, file->path, errno);
-    return FALSE;
-  }
-  file->data = data;
   file->size = st.st_size;
   file->device = st.st_dev;
   file->inode = st.st_ino;
   file->mtime_s = st.st_mtim.tv_sec;
   file->mtime_ns = st.st_mtim.tv_nsec;
+  file->data = (const guint8 *)"";
+  if (file->size == 0)
+    return TRUE;
+
+  data = mmap (NULL, st.st_size, PROT_READ, MAP_PRIVATE, file->fd, 0);
+  if (data == MAP_FAILED) {
+    set_errno_error (error, file->path, errno);
+    file->size = 0;
+    return FALSE;
+  }
+  file->data = data;
   return TRUE;
 }
 
@@ -97,7 +95,7 @@ void
 mimi_file_free (MimiFile *file)
 {
   if (file->fd >= 0) {
-    if (file->data)
+    if (file->size > 0)
       munmap ((void *)file->data, file->size);
     close (file->fd);
   }

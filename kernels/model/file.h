@@ -18,8 +18,7 @@ typedef struct {
 } MimiFile;
 
 /* Maps the regular file `path`, following links. No page of it is read.
- * MIMI_ERROR_NOT_FOUND, _OPEN_READ (folder, FIFO, device, no permission) or
- * _WRONG_TYPE (empty). */
+ * MIMI_ERROR_NOT_FOUND or _OPEN_READ (folder, FIFO, device, no permission). */
 MimiFile *mimi_file_open (const gchar *path, GError **error);
 
 /* A file that is `size` bytes at `data`, which the caller keeps. */

@@ -5,87 +5,92 @@
 
 #include <string.h>
 
-/* Kyutai's module tree: convolutions are wrapped once more while training. */
-#define KYUTAI \
-  .latent_proj = "quantizer.output_proj.weight", \
-  .first_proj = "quantizer.rvq_first.output_proj.weight", \
-  .rest_proj = "quantizer.rvq_rest.output_proj.weight", \
-  .first_book = "quantizer.rvq_first.vq.layers.#._codebook.", \
-  .rest_book = "quantizer.rvq_rest.vq.layers.#._codebook.", \
-  .sum = "embedding_sum|embed_sum|embed_avg", \
-  .usage = "cluster_usage|cluster_size", \
-  .upsample = "upsample.convtr.convtr|upsample.convtr|" \
-              "upsample.convtr.convtr.convtr", \
-  .transformer = "decoder_transformer.", \
-  .layer = "decoder_transformer.transformer.layers.#.", \
-  .in_proj = "self_attn.in_proj.weight|self_attn.in_proj_weight|" \
-             "self_attn.in_projs.0.weight", \
-  .out_proj = "self_attn.out_proj.weight|self_attn.out_projs.0.weight", \
-  .norm1 = "norm1.", .norm2 = "norm2.", .linear1 = "linear1.weight", \
-  .linear2 = "linear2.weight", .scale1 = "layer_scale_1.scale", \
-  .scale2 = "layer_scale_2.scale", .seanet = "decoder.model."
+/* clang-format off */
 
-#define TRANSFORMERS \
-  .first_proj = \
-      "quantizer.semantic_residual_vector_quantizer.output_proj.weight", \
-  .rest_proj = \
-      "quantizer.acoustic_residual_vector_quantizer.output_proj.weight", \
-  .first_book = \
-      "quantizer.semantic_residual_vector_quantizer.layers.#.codebook.", \
-  .rest_book = \
-      "quantizer.acoustic_residual_vector_quantizer.layers.#.codebook.", \
-  .sum = "embed_sum|embedding_sum|embed_avg", \
-  .usage = "cluster_usage|cluster_size", .q_proj = "self_attn.q_proj.weight", \
-  .k_proj = "self_attn.k_proj.weight", .v_proj = "self_attn.v_proj.weight", \
-  .out_proj = "self_attn.o_proj.weight", .norm1 = "input_layernorm.", \
-  .norm2 = "post_attention_layernorm.", .linear1 = "mlp.fc1.weight", \
-  .linear2 = "mlp.fc2.weight", .scale1 = "self_attn_layer_scale.scale", \
-  .scale2 = "mlp_layer_scale.scale"
+/* Kyutai's module tree. */
+#define KYUTAI                                                                 \
+  .latent_proj = "quantizer.output_proj.weight",                               \
+  .first_proj = "quantizer.rvq_first.output_proj.weight",                      \
+  .rest_proj = "quantizer.rvq_rest.output_proj.weight",                        \
+  .first_book = "quantizer.rvq_first.vq.layers.#._codebook.",                  \
+  .rest_book = "quantizer.rvq_rest.vq.layers.#._codebook.",                    \
+  .sum = "embedding_sum|embed_sum|embed_avg",                                  \
+  .usage = "cluster_usage|cluster_size",                                       \
+  .transformer = "decoder_transformer.",                                       \
+  .layer = "decoder_transformer.transformer.layers.#.",                        \
+  .out_proj = "self_attn.out_proj.weight|self_attn.out_projs.0.weight",        \
+  .norm1 = "norm1.", .norm2 = "norm2.",                                        \
+  .linear1 = "linear1.weight", .linear2 = "linear2.weight",                    \
+  .scale1 = "layer_scale_1.scale", .scale2 = "layer_scale_2.scale",            \
+  .seanet = "decoder.model."
+
+#define FOLDED                                                                 \
+  KYUTAI,                                                                      \
+  .upsample = "upsample.convtr.convtr|upsample.convtr",                        \
+  .in_proj = "self_attn.in_proj.weight|self_attn.in_proj_weight|"              \
+             "self_attn.in_projs.0.weight",                                    \
+  .conv = "decoder.model.#.conv", .convtr = "decoder.model.#.convtr",          \
+  .res1 = "decoder.model.#.block.1.conv",                                      \
+  .res2 = "decoder.model.#.block.3.conv"
+
+/* While training, each convolution sits one module deeper. */
+#define WRAPPED                                                                \
+  KYUTAI,                                                                      \
+  .upsample = "upsample.convtr.convtr.convtr|upsample.convtr.convtr",          \
+  .in_proj = "self_attn.in_proj_weight|self_attn.in_proj.weight|"              \
+             "self_attn.in_projs.0.weight",                                    \
+  .conv = "decoder.model.#.conv.conv",                                         \
+  .convtr = "decoder.model.#.convtr.convtr",                                   \
+  .res1 = "decoder.model.#.block.1.conv.conv",                                 \
+  .res2 = "decoder.model.#.block.3.conv.conv"
+
+#define TRANSFORMERS                                                           \
+  .first_proj =                                                                \
+      "quantizer.semantic_residual_vector_quantizer.output_proj.weight",       \
+  .rest_proj =                                                                 \
+      "quantizer.acoustic_residual_vector_quantizer.output_proj.weight",       \
+  .first_book =                                                                \
+      "quantizer.semantic_residual_vector_quantizer.layers.#.codebook.",       \
+  .rest_book =                                                                 \
+      "quantizer.acoustic_residual_vector_quantizer.layers.#.codebook.",       \
+  .sum = "embed_sum|embedding_sum|embed_avg",                                  \
+  .usage = "cluster_usage|cluster_size",                                       \
+  .q_proj = "self_attn.q_proj.weight", .k_proj = "self_attn.k_proj.weight",    \
+  .v_proj = "self_attn.v_proj.weight", .out_proj = "self_attn.o_proj.weight",  \
+  .norm1 = "input_layernorm.", .norm2 = "post_attention_layernorm.",           \
+  .linear1 = "mlp.fc1.weight", .linear2 = "mlp.fc2.weight",                    \
+  .scale1 = "self_attn_layer_scale.scale", .scale2 = "mlp_layer_scale.scale"
 
 static const MimiLayout layouts[] = {
-  { .name = "pocket",
-      .prefixes = "mimi.|mimi.model.||model.",
-      .gelu = MIMI_GELU_TANH,
-      KYUTAI,
-      .conv = "decoder.model.#.conv",
-      .convtr = "decoder.model.#.convtr",
-      .res1 = "decoder.model.#.block.1.conv",
-      .res2 = "decoder.model.#.block.3.conv" },
-  /* Phonon, the training form, and moshi's own */
-  { .name = "moshi",
-      .prefixes = "mimi.model.|mimi.|model.|",
-      .gelu = MIMI_GELU_ERF,
-      KYUTAI,
-      .conv = "decoder.model.#.conv.conv",
-      .convtr = "decoder.model.#.convtr.convtr",
-      .res1 = "decoder.model.#.block.1.conv.conv",
-      .res2 = "decoder.model.#.block.3.conv.conv" },
-  { .name = "transformers mimi",
-      .prefixes = "|codec_model.|mimi.|model.",
-      .gelu = MIMI_GELU_ERF,
-      TRANSFORMERS,
-      .upsample = "upsample.conv",
-      .transformer = "decoder_transformer.",
-      .layer = "decoder_transformer.layers.#.",
-      .seanet = "decoder.layers.",
-      .conv = "decoder.layers.#.conv",
-      .convtr = "decoder.layers.#.conv",
-      .res1 = "decoder.layers.#.block.1.conv",
-      .res2 = "decoder.layers.#.block.3.conv" },
-  { .name = "transformers pocket_tts_audio_tokenizer",
-      .prefixes = "|codec_model.|mimi.|model.",
-      .gelu = MIMI_GELU_ERF,
-      TRANSFORMERS,
-      .latent_proj = "latent_proj.weight",
-      .upsample = "decoder.upsample.conv",
-      .transformer = "decoder.decoder_transformer.",
-      .layer = "decoder.decoder_transformer.layers.#.",
-      .seanet = "decoder.decoder_seanet.",
-      .conv = "decoder.decoder_seanet.layers.#.conv",
-      .convtr = "decoder.decoder_seanet.layers.#.conv",
-      .res1 = "decoder.decoder_seanet.layers.#.block.1.conv",
-      .res2 = "decoder.decoder_seanet.layers.#.block.3.conv" },
+  { "pocket", "mimi.", MIMI_GELU_TANH, FOLDED },
+  { "phonon", "mimi.model.", MIMI_GELU_ERF, WRAPPED },
+  { "phonon", "mimi.model.", MIMI_GELU_ERF, FOLDED },
+  { "moshi", "|mimi.", MIMI_GELU_ERF, WRAPPED },
+  { "training", "model.", MIMI_GELU_ERF, WRAPPED },
+  { "moshi", "|model.", MIMI_GELU_ERF, FOLDED },
+  { "hf", "|codec_model.|audio_encoder.|mimi.|model.", MIMI_GELU_ERF,
+    TRANSFORMERS,
+    .upsample = "upsample.conv",
+    .transformer = "decoder_transformer.",
+    .layer = "decoder_transformer.layers.#.",
+    .seanet = "decoder.layers.",
+    .conv = "decoder.layers.#.conv", .convtr = "decoder.layers.#.conv",
+    .res1 = "decoder.layers.#.block.1.conv",
+    .res2 = "decoder.layers.#.block.3.conv" },
+  { "hfpocket", "|codec_model.|audio_encoder.|mimi.|model.", MIMI_GELU_ERF,
+    TRANSFORMERS,
+    .latent_proj = "latent_proj.weight",
+    .upsample = "decoder.upsample.conv",
+    .transformer = "decoder.decoder_transformer.",
+    .layer = "decoder.decoder_transformer.layers.#.",
+    .seanet = "decoder.decoder_seanet.",
+    .conv = "decoder.decoder_seanet.layers.#.conv",
+    .convtr = "decoder.decoder_seanet.layers.#.conv",
+    .res1 = "decoder.decoder_seanet.layers.#.block.1.conv",
+    .res2 = "decoder.decoder_seanet.layers.#.block.3.conv" },
 };
+
+/* clang-format on */
 
 /* ----------------------------------------------------------- spelling --- */
 
@@ -109,21 +114,31 @@ next_alternative (const gchar *name)
   return bar ? bar + 1 : NULL;
 }
 
+/* The whole name with the alternative that begins at `name`; free it. */
+static gchar *
+spell (const MimiNames *names, const gchar *scope, const gchar *name,
+    guint index, const gchar *suffix)
+{
+  GString *spelt = g_string_new (names->prefix);
+
+  append_alternative (spelt, scope, index);
+  append_alternative (spelt, name, index);
+  g_string_append (spelt, suffix);
+  return g_string_free (spelt, FALSE);
+}
+
 const MimiEntry *
 mimi_names_find (MimiNames *names, const gchar *scope, const gchar *name,
     guint index, const gchar *suffix)
 {
   const MimiEntry *entry = NULL;
-  GString *spelt = g_string_new (NULL);
 
   for (; name && !entry; name = next_alternative (name)) {
-    g_string_assign (spelt, names->prefix);
-    append_alternative (spelt, scope, index);
-    append_alternative (spelt, name, index);
-    g_string_append (spelt, suffix);
-    entry = g_hash_table_lookup (names->entries, spelt->str);
+    gchar *spelt = spell (names, scope, name, index, suffix);
+
+    entry = g_hash_table_lookup (names->entries, spelt);
+    g_free (spelt);
   }
-  g_string_free (spelt, TRUE);
   if (entry)
     g_hash_table_add (names->used, entry->name);
   return entry;
@@ -133,12 +148,20 @@ gchar *
 mimi_names_spell (const MimiNames *names, const gchar *scope, const gchar *name,
     guint index, const gchar *suffix)
 {
-  GString *spelt = g_string_new (names->prefix);
+  const gchar *n;
+  guint i;
 
-  append_alternative (spelt, scope, index);
-  append_alternative (spelt, name, index);
-  g_string_append (spelt, suffix);
-  return g_string_free (spelt, FALSE);
+  for (n = name; n; n = next_alternative (n)) {
+    for (i = 0; i < 64; i++) {
+      gchar *sibling = spell (names, scope, n, i, suffix);
+      gboolean there = g_hash_table_contains (names->entries, sibling);
+
+      g_free (sibling);
+      if (there)
+        return spell (names, scope, n, index, suffix);
+    }
+  }
+  return spell (names, scope, name, index, suffix);
 }
 
 gint
@@ -242,24 +265,25 @@ common_end (const gchar *a, const gchar *b)
   return n;
 }
 
-static const gchar *
-find_nearest (const MimiNames *names, const gchar *wanted)
+/* Updates `nearest` to the name that ends most like `wanted`, if its end is
+ * longer than `best`. */
+static void
+find_nearest (const MimiNames *names, const gchar *wanted,
+    const gchar **nearest, guint *best)
 {
-  const gchar *nearest = NULL;
   GHashTableIter iter;
   gpointer name;
-  guint best = strlen (".weight");
 
   g_hash_table_iter_init (&iter, names->entries);
   while (g_hash_table_iter_next (&iter, &name, NULL)) {
     guint n = common_end (name, wanted);
 
-    if (n > best || (n == best && nearest && strcmp (name, nearest) < 0)) {
-      best = n;
-      nearest = name;
+    /* the least of several, so that the hash does not matter */
+    if (n > *best || (n == *best && *nearest && strcmp (name, *nearest) < 0)) {
+      *best = n;
+      *nearest = name;
     }
   }
-  return nearest;
 }
 
 static void
@@ -267,25 +291,22 @@ set_unknown_error (const MimiNames *names, GError **error)
 {
   GString *wanted = g_string_new (NULL);
   const gchar *nearest = NULL;
-  guint i;
+  guint best = strlen (".weight"), i;
 
   for (i = 0; i < G_N_ELEMENTS (layouts); i++) {
-    const gchar *prefix = layouts[i].prefixes;
-    GString *name = g_string_new (NULL);
+    gsize start;
 
-    append_alternative (name, layouts[i].conv, 0);
-    g_string_append (name, ".weight");
-    if (!nearest)
-      nearest = find_nearest (names, name->str);
-    g_string_append_printf (wanted, "%s'", i ? ", " : "");
-    append_alternative (wanted, prefix, 0);
-    g_string_append_printf (wanted, "%s'", name->str);
-    g_string_free (name, TRUE);
+    g_string_append (wanted, i ? ", '" : "'");
+    start = wanted->len;
+    append_alternative (wanted, layouts[i].prefixes, 0);
+    append_alternative (wanted, layouts[i].conv, 0);
+    g_string_append (wanted, ".weight");
+    find_nearest (names, wanted->str + start, &nearest, &best);
+    g_string_append_printf (wanted, "' (%s)", layouts[i].name);
   }
   g_set_error (error, MIMI_ERROR, MIMI_ERROR_WRONG_TYPE,
-      "%s: holds no Mimi decoder among its %u tensors: looked for %s and the "
-      "like (also under 'mimi.', 'mimi.model.', 'model.', 'codec_model.'); the "
-      "nearest name is %s%s%s",
+      "%s: holds no Mimi decoder among its %u tensors: looked for names like "
+      "%s; the nearest is %s%s%s",
       names->path, g_hash_table_size (names->entries), wanted->str,
       nearest ? "'" : "none", nearest ? nearest : "", nearest ? "'" : "");
   g_string_free (wanted, TRUE);

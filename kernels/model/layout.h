@@ -13,7 +13,7 @@ G_BEGIN_DECLS
 
 typedef struct {
   const gchar *name;     /* for people */
-  const gchar *prefixes; /* of all names but the statistics */
+  const gchar *prefixes; /* of all names but the statistics' */
   MimiGelu gelu;         /* where no configuration says it */
 
   const gchar *latent_proj, *first_proj, *rest_proj;
@@ -49,7 +49,8 @@ gboolean mimi_names_detect (MimiNames *names, GError **error);
 const MimiEntry *mimi_names_find (MimiNames *names, const gchar *scope,
     const gchar *name, guint index, const gchar *suffix);
 
-/* What mimi_names_find() looks for first, for messages; free it. */
+/* A name that mimi_names_find() looks for, for messages: the alternative that
+ * the file has for another index, or else the first. Free it. */
 gchar *mimi_names_spell (const MimiNames *names, const gchar *scope,
     const gchar *name, guint index, const gchar *suffix);
 

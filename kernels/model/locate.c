@@ -109,27 +109,31 @@ read_index (const gchar *path)
 }
 
 /* Reads all shards of the index `path` that are there: those that are missing
- * may hold nothing of the decoder's. Returns the first, NULL if there is no
- * decoder in them. */
+ * may hold nothing of the decoder's. Returns the first; NULL if there is no
+ * decoder in them or, with `error` set, if one is damaged. */
 static gchar *
 read_shards (const gchar *folder, const gchar *path, GPtrArray *files,
-    GHashTable *entries)
+    GHashTable *entries, GError **error)
 {
   GHashTable *shards = read_index (path);
   GList *names =
       g_list_sort (g_hash_table_get_keys (shards), (GCompareFunc)strcmp);
   MimiNames detected = { .entries = entries, .path = path };
   gchar *first = NULL;
+  gboolean ok = TRUE;
   GList *l;
 
-  for (l = names; l; l = l->next) {
+  for (l = names; l && ok; l = l->next) {
     gchar *shard = g_build_filename (folder, l->data, NULL);
 
-    if (read_file (shard, files, entries, NULL) && !first)
-      first = g_strdup (shard);
+    if (g_file_test (shard, G_FILE_TEST_EXISTS)) {
+      ok = read_file (shard, files, entries, error);
+      if (!first)
+        first = g_strdup (shard);
+    }
     g_free (shard);
   }
-  if (!first || !mimi_names_detect (&detected, NULL))
+  if (!ok || !first || !mimi_names_detect (&detected, NULL))
     g_clear_pointer (&first, g_free);
   mimi_names_clear (&detected);
   g_list_free (names);
@@ -138,54 +142,59 @@ read_shards (const gchar *folder, const gchar *path, GPtrArray *files,
 }
 
 static gchar *
-try_indices (const gchar *folder, GPtrArray *files, GHashTable *entries)
+try_indices (
+    const gchar *folder, GPtrArray *files, GHashTable *entries, GError **error)
 {
   GPtrArray *indices = list (folder, ".safetensors.index.json", NULL);
+  GError *err = NULL;
   gchar *found = NULL;
   guint i;
 
-  for (i = 0; indices && i < indices->len && !found; i++) {
-    g_hash_table_remove_all (entries);
-    g_ptr_array_set_size (files, 0);
-    found =
-        read_shards (folder, g_ptr_array_index (indices, i), files, entries);
+  for (i = 0; indices && i < indices->len && !found && !err; i++) {
+    found = read_shards (
+        folder, g_ptr_array_index (indices, i), files, entries, &err);
+    if (!found) {
+      g_hash_table_remove_all (entries);
+      g_ptr_array_set_size (files, 0);
+    }
   }
   g_clear_pointer (&indices, g_ptr_array_unref);
+  if (err)
+    g_propagate_error (error, err);
   return found;
 }
 
 /* ------------------------------------------------------------- folders --- */
 
-/* Of `paths`, the only one with a decoder. NULL: there is none, `error` says
- * what is wrong with the first; or there are several. */
+/* Of `paths`, the only one with a decoder; NULL with `error` set if there is
+ * not one, then saying what is wrong with the first. */
 static gchar *
-choose (
-    const gchar *folder, GPtrArray *paths, gboolean *several, GError **error)
+choose (const gchar *folder, GPtrArray *paths, GError **error)
 {
   GString *all = g_string_new (NULL);
   GError *first = NULL;
   gchar *found = NULL;
-  guint i;
+  guint i, n = 0;
 
-  *several = FALSE;
-  for (i = 0; i < paths->len; i++) {
+  for (i = 0; i < paths->len && all->len < 1000; i++) {
     const gchar *path = g_ptr_array_index (paths, i);
 
     if (!has_decoder (path, first ? NULL : &first))
       continue;
-    g_string_append_printf (all, "%s%s", found ? ", " : "", path);
-    *several = found != NULL;
-    if (!found)
+    g_string_append_printf (all, "%s%s", n ? ", " : "", path);
+    if (n++ == 0)
       found = g_strdup (path);
-    else if (strstr (all->str, ", ") && all->len > 1000)
-      break;
   }
-  if (*several) {
+  if (n > 1) {
     g_set_error (error, MIMI_ERROR, MIMI_ERROR_WRONG_TYPE,
         "%s: holds several Mimi decoders: name one of %s", folder, all->str);
     g_clear_pointer (&found, g_free);
-  } else if (!found) {
+  } else if (n == 0 && first) {
     g_propagate_error (error, g_steal_pointer (&first));
+  } else if (n == 0) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_NOT_FOUND,
+        "%s: is a folder without a checkpoint: it has no *.safetensors",
+        folder);
   }
   g_clear_error (&first);
   g_string_free (all, TRUE);
@@ -197,15 +206,10 @@ locate_in_folder (
     const gchar *folder, GPtrArray *files, GHashTable *entries, GError **error)
 {
   gchar *usual = g_build_filename (folder, "model.safetensors", NULL);
-  GPtrArray *paths = list (folder, ".safetensors", error);
   gchar *found = NULL;
-  gboolean several = FALSE;
+  GPtrArray *paths;
   GError *err = NULL;
 
-  if (!paths) {
-    g_free (usual);
-    return NULL;
-  }
   if (g_file_test (usual, G_FILE_TEST_EXISTS)) {
     if (has_decoder (usual, &err))
       found = g_strdup (usual);
@@ -213,23 +217,21 @@ locate_in_folder (
     else if (err->code == MIMI_ERROR_WRONG_TYPE)
       g_clear_error (&err);
   }
-  if (!found && !err && paths->len > 0)
-    found = choose (folder, paths, &several, &err);
+  g_free (usual);
+
+  if (!found && !err) {
+    found = try_indices (folder, files, entries, &err);
+    if (found)
+      return found;
+  }
+  if (!found && !err && (paths = list (folder, ".safetensors", &err))) {
+    found = choose (folder, paths, &err);
+    g_ptr_array_unref (paths);
+  }
   if (found && !read_file (found, files, entries, &err))
     g_clear_pointer (&found, g_free);
-  if (!found && !several && (!err || err->code == MIMI_ERROR_WRONG_TYPE)) {
-    found = try_indices (folder, files, entries);
-    if (found)
-      g_clear_error (&err);
-  }
-  if (!found && !err)
-    g_set_error (&err, MIMI_ERROR, MIMI_ERROR_NOT_FOUND,
-        "%s: is a folder without a checkpoint: it has no *.safetensors",
-        folder);
-  if (!found)
+  if (err)
     g_propagate_error (error, err);
-  g_ptr_array_unref (paths);
-  g_free (usual);
   return found;
 }
 

@@ -9,8 +9,8 @@ G_BEGIN_DECLS
 
 /* Opens the safetensors file `path`, adds it to `files` and its tensors to
  * `entries`. If `path` is a folder: its model.safetensors if that holds a Mimi
- * decoder, else the only other *.safetensors that does, else all shards of its
- * *.safetensors.index.json. The root of a repository in Hugging Face's cache
+ * decoder, else all shards of a *.safetensors.index.json, else the only
+ * *.safetensors that has one. The root of a repository in Hugging Face's cache
  * stands for the snapshot of its main branch.
  *
  * Returns the first of the files (free it); NULL with `error` set:

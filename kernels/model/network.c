@@ -128,17 +128,18 @@ bind_conv_weight (Binder *b, MimiTensor *weight, const gchar *name, guint index,
     Shape expected)
 {
   MimiDerived derived = { MIMI_DERIVED_NORM, weight };
-  const MimiEntry *v;
+  MimiTensor *g = &derived.parts[0], *v = &derived.parts[1];
 
   if (mimi_names_find (b->names, "", name, index, ".weight") ||
-      !(v = mimi_names_find (b->names, "", name, index, ".weight_v")))
+      !(mimi_names_find (b->names, "", name, index, ".weight_g") ||
+          mimi_names_find (b->names, "", name, index, ".weight_v")))
     return bind_tensor (b, weight, "", name, index, ".weight", expected);
 
-  if (!set_tensor (b, &derived.parts[1], v, expected) ||
-      !bind_tensor (b, &derived.parts[0], "", name, index, ".weight_g",
-          SHAPE3 (v->shape[0], 1, 1)))
+  if (!bind_tensor (b, v, "", name, index, ".weight_v", expected) ||
+      !bind_tensor (
+          b, g, "", name, index, ".weight_g", SHAPE3 (v->shape[0], 1, 1)))
     return FALSE;
-  *weight = derived.parts[1];
+  *weight = *v;
   weight->dtype = MIMI_DTYPE_F32;
   weight->data = NULL;
   g_array_append_val (b->derived, derived);

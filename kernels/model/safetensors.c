@@ -233,6 +233,12 @@ mimi_safetensors_read (
   JsonNode *root;
   gboolean ok;
 
+  if (file->size == 0) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_WRONG_TYPE,
+        "%s: is empty, expected a safetensors file; download it again",
+        file->path);
+    return FALSE;
+  }
   if (file->size >= 8) {
     memcpy (&header, file->data, 8);
     header = GUINT64_FROM_LE (header);

@@ -44,7 +44,7 @@ mimi_half_to_float (guint16 half)
   if (magnitude >= 0x400)
     bits = (magnitude << 13) + ((127 - 15) << 23);
   if (magnitude >= 0x7c00)
-    bits += (127 - 15 + 1) << 23;
+    bits += (255 - 31 - 127 + 15) << 23;
   return float_from_bits (sign | bits);
 }
 

@@ -1,0 +1,617 @@
+/* From a checkpoint to a network and its weights: layouts, dtypes, damage.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "checkpoint.h"
+
+#include <math.h>
+#include <string.h>
+
+static MimiModel *
+open_named (const gchar *name)
+{
+  gchar *path = checkpoint_path (name);
+  GError *error = NULL;
+  MimiModel *model = mimi_model_open (path, NULL, &error);
+
+  g_assert_no_error (error);
+  mimi_model_check_values (model, &error);
+  g_assert_no_error (error);
+  g_free (path);
+  return model;
+}
+
+/* ------------------------------------------------------------ networks --- */
+
+static void
+test_networks (void)
+{
+  static const struct {
+    const gchar *name;
+    MimiNetwork network;
+    gboolean warns;
+  } networks[] = {
+    { "pocket18m-pocket",
+        { .latent_dim = 32,
+            .has_statistics = TRUE,
+            .width = 128,
+            .upsample = 16,
+            .layers = 12,
+            .heads = 4,
+            .head_dim = 32,
+            .ffn = 384,
+            .window = 50,
+            .gelu = MIMI_GELU_TANH,
+            .norm_eps = 1e-5,
+            .rope_theta = 10000,
+            .first_kernel = 3,
+            .residual_kernel = 3,
+            .last_kernel = 3,
+            .stages = 3,
+            .ratios = { 6, 5, 4 },
+            .channels = { 256, 128, 64, 32 },
+            .hidden = { 64, 32, 16 } },
+        FALSE },
+    { "pocket2m-hfpocket",
+        { .latent_dim = 32,
+            .width = 128,
+            .upsample = 16,
+            .layers = 4,
+            .heads = 4,
+            .head_dim = 32,
+            .ffn = 384,
+            .window = 50,
+            .gelu = MIMI_GELU_ERF,
+            .norm_eps = 1e-5,
+            .rope_theta = 10000,
+            .first_kernel = 3,
+            .residual_kernel = 3,
+            .last_kernel = 3,
+            .stages = 3,
+            .ratios = { 6, 5, 4 },
+            .channels = { 192, 96, 48, 24 },
+            .hidden = { 48, 24, 12 } },
+        FALSE },
+    { "tiny-phonon",
+        { .latent_dim = 32,
+            .has_statistics = TRUE,
+            .width = 64,
+            .upsample = 16,
+            .layers = 2,
+            .heads = 1,
+            .head_dim = 64,
+            .ffn = 256,
+            .window = 250,
+            .gelu = MIMI_GELU_ERF,
+            .norm_eps = 1e-5,
+            .rope_theta = 10000,
+            .first_kernel = 7,
+            .residual_kernel = 3,
+            .last_kernel = 3,
+            .stages = 3,
+            .ratios = { 6, 5, 4 },
+            .channels = { 64, 32, 16, 8 },
+            .hidden = { 16, 8, 4 } },
+        TRUE },
+    { "tinyfull-csm",
+        { .codebooks = 8,
+            .codebook_size = 64,
+            .codebook_dim = 32,
+            .width = 64,
+            .upsample = 2,
+            .layers = 3,
+            .heads = 1,
+            .head_dim = 64,
+            .ffn = 256,
+            .window = 250,
+            .gelu = MIMI_GELU_ERF,
+            .norm_eps = 1e-5,
+            .rope_theta = 10000,
+            .first_kernel = 7,
+            .residual_kernel = 3,
+            .last_kernel = 3,
+            .stages = 4,
+            .ratios = { 8, 6, 5, 4 },
+            .channels = { 128, 64, 32, 16, 8 },
+            .hidden = { 32, 16, 8, 4 } },
+        TRUE },
+  };
+  guint i;
+
+  for (i = 0; i < G_N_ELEMENTS (networks); i++) {
+    MimiModel *model = open_named (networks[i].name);
+    const MimiNetwork *net = mimi_model_get_network (model);
+
+    g_test_message ("%s", mimi_model_describe (model));
+    g_assert_cmpmem (net, sizeof *net, &networks[i].network, sizeof *net);
+    g_assert_cmpint (
+        mimi_model_get_warning (model) != NULL, ==, networks[i].warns);
+    mimi_model_unref (model);
+  }
+}
+
+/* ------------------------------------------------- layouts and dtypes --- */
+
+static void
+collect (
+    const gchar *what G_GNUC_UNUSED, const MimiTensor *tensor, gpointer tensors)
+{
+  g_array_append_vals (tensors, tensor, 1);
+}
+
+typedef struct {
+  GArray *expected; /* of MimiTensor */
+  guint next;
+  gdouble tolerance; /* of a relative difference; 0: the same bits */
+} Comparison;
+
+static void
+compare (const gchar *what, const MimiTensor *tensor, gpointer user_data)
+{
+  Comparison *c = user_data;
+  const MimiTensor *e = &g_array_index (c->expected, MimiTensor, c->next++);
+  guint64 n = mimi_tensor_get_length (tensor), i;
+  gfloat *a = g_new (gfloat, n), *b = g_new (gfloat, n);
+
+  g_assert_cmpuint (tensor->n_dims, ==, e->n_dims);
+  for (i = 0; i < e->n_dims; i++)
+    g_assert_cmpuint (tensor->shape[i], ==, e->shape[i]);
+  mimi_tensor_read (tensor, 0, n, a);
+  mimi_tensor_read (e, 0, n, b);
+  for (i = 0; i < n; i++) {
+    if (fabs ((gdouble)a[i] - b[i]) > c->tolerance * fabs (b[i]))
+      g_error ("%s [%u]: %g, expected %g", what, (guint)i, a[i], b[i]);
+  }
+  g_free (a);
+  g_free (b);
+}
+
+/* Whether both hold the same numbers. Statistics, which not all layouts have,
+ * come first and are passed over where one has none. */
+static void
+assert_same (const gchar *name, const gchar *other, gdouble tolerance)
+{
+  MimiModel *a = open_named (name), *b = open_named (other);
+  Comparison c = { g_array_new (FALSE, FALSE, sizeof (MimiTensor)), 0,
+    tolerance };
+
+  weights_foreach (a, collect, c.expected);
+  if (mimi_model_get_network (a)->has_statistics &&
+      !mimi_model_get_network (b)->has_statistics)
+    c.next = 2;
+  weights_foreach (b, compare, &c);
+  g_assert_cmpuint (c.next, ==, c.expected->len);
+  g_array_unref (c.expected);
+  mimi_model_unref (a);
+  mimi_model_unref (b);
+}
+
+static void
+test_layouts (void)
+{
+  assert_same ("tiny-pocket", "tiny-phonon", 0);
+  assert_same ("tiny-pocket", "tiny-hfpocket", 0);
+  assert_same ("tiny-pocket-BF16", "tiny-hfpocket-BF16", 0);
+  assert_same ("pocket2m-pocket", "pocket2m-hfpocket", 0);
+  assert_same ("tinyfull-moshi", "tinyfull-hf", 0);
+  assert_same ("tinyfull-moshi", "tinyfull-csm", 0);
+  /* two roundings to float32, of g and of 0.37 v */
+  assert_same ("tiny-pocket", "tiny-rawnorm", 0x1p-22);
+  assert_same ("pocket2m-pocket", "pocket2m-rawnorm", 0x1p-22);
+  assert_same ("tinyfull-moshi", "tinyfull-rawnorm", 0x1p-22);
+}
+
+static void
+test_dtypes (void)
+{
+  assert_same ("tiny-pocket", "tiny-pocket-BF16", 0x1p-8);
+  /* halves are subnormal below 2^-14: relative errors grow there */
+  assert_same ("tiny-pocket", "tiny-pocket-F16", 0x1p-3);
+}
+
+static void
+assert_dtype (const gchar *what, const MimiTensor *tensor, gpointer user_data)
+{
+  if (tensor->dtype != *(MimiDtype *)user_data)
+    g_error ("%s has dtype %d", what, tensor->dtype);
+}
+
+/* Storage stays what it is in the file, where it is put together too. */
+static void
+test_storage (void)
+{
+  MimiDtype bf16 = MIMI_DTYPE_BF16, f16 = MIMI_DTYPE_F16;
+  MimiModel *model = open_named ("tiny-hfpocket-BF16");
+
+  weights_foreach (model, assert_dtype, &bf16);
+  mimi_model_unref (model);
+  model = open_named ("tiny-pocket-F16");
+  weights_foreach (model, assert_dtype, &f16);
+  mimi_model_unref (model);
+}
+
+/* Names that some of moshi's releases have. */
+static void
+test_aliases (void)
+{
+  static const gchar *const parts[][2] = {
+    { "embedding_sum", "embed_avg" },
+    { "embedding_sum", "embed_sum" },
+    { "cluster_usage", "cluster_size" },
+    { "in_proj_weight", "in_projs.0.weight" },
+    { "in_proj_weight", "in_proj.weight" },
+    { "out_proj.weight", "out_projs.0.weight" },
+  };
+  guint i;
+
+  for (i = 0; i < G_N_ELEMENTS (parts); i++) {
+    Checkpoint *c = checkpoint_load ("tinyfull-moshi");
+    GList *names = json_object_get_members (c->header), *l;
+    GError *error = NULL;
+    MimiModel *model;
+    guint renamed = 0;
+
+    for (l = names; l; l = l->next) {
+      const gchar *name = l->data, *at = strstr (name, parts[i][0]);
+
+      /* the quantizer's own projections have no other name */
+      if (at && !g_str_has_prefix (name, "quantizer.rvq_first.output") &&
+          !g_str_has_prefix (name, "quantizer.rvq_rest.output")) {
+        gchar *new_name = g_strdup_printf ("%.*s%s%s", (int)(at - name), name,
+            parts[i][1], at + strlen (parts[i][0]));
+
+        checkpoint_rename (c, name, new_name);
+        g_free (new_name);
+        renamed++;
+      }
+    }
+    g_assert_cmpuint (renamed, >=, 3);
+    model = checkpoint_open (c, &error);
+    g_assert_no_error (error);
+    mimi_model_unref (model);
+    g_list_free (names);
+    checkpoint_free (c);
+  }
+}
+
+/* -------------------------------------------------------------- damage --- */
+
+static const gchar *const damaged[] = { "tiny-pocket", "tiny-phonon",
+  "tiny-hfpocket", "tiny-rawnorm", "tinyfull-moshi", "tinyfull-hf",
+  "tinyfull-csm" };
+
+/* Tensors that may be missing: nobody needs them to decode. */
+static gboolean
+is_optional (const gchar *name)
+{
+  return strcmp (name, "__metadata__") == 0 ||
+         g_str_has_suffix (name, "initialized") ||
+         g_str_has_prefix (name, "flow_lm.");
+}
+
+/* Each tensor is missing once, has a dimension too many, other sizes, a dtype
+ * that is no weight's. */
+static void
+damage_tensor (Checkpoint *c, const gchar *name)
+{
+  JsonObject *tensor = json_object_ref (checkpoint_get (c, name));
+  JsonArray *shape =
+      json_array_ref (json_object_get_array_member (tensor, "shape"));
+  gchar *quoted = g_strdup_printf ("tensor '%s' ", name);
+  guint n = json_array_get_length (shape), d;
+  guint64 dims[4] = { 0 };
+
+  json_object_remove_member (c->header, name);
+  checkpoint_assert_bad (c, MIMI_ERROR_TENSOR, quoted, "is missing",
+      "expected it with shape [", NULL);
+  json_object_set_object_member (c->header, name, tensor);
+
+  json_object_set_string_member (tensor, "dtype", "I32");
+  checkpoint_assert_bad (c, MIMI_ERROR_TENSOR, quoted, "has dtype I32",
+      "expected F32, F16 or BF16", NULL);
+  json_object_set_string_member (tensor, "dtype", "F32");
+
+  for (d = 0; d < n; d++)
+    dims[d] = json_array_get_int_element (shape, d);
+  dims[n] = 1;
+  checkpoint_set_shape (c, name, n + 1, dims);
+  checkpoint_assert_bad (
+      c, MIMI_ERROR_TENSOR, quoted, "has shape [", "expected [", NULL);
+
+  /* twice as many rows of half the length */
+  for (d = n - 1; d > 0 && dims[d] % 2 != 0; d--)
+    ;
+  if (d > 0) {
+    GError *error = NULL;
+
+    dims[0] *= 2;
+    dims[d] /= 2;
+    checkpoint_set_shape (c, name, n, dims);
+    g_assert_null (checkpoint_open (c, &error));
+    g_assert_true (g_error_matches (error, MIMI_ERROR, MIMI_ERROR_TENSOR) ||
+                   g_error_matches (error, MIMI_ERROR, MIMI_ERROR_UNSUPPORTED));
+    g_error_free (error);
+  }
+  json_object_set_array_member (tensor, "shape", shape);
+  g_free (quoted);
+}
+
+static void
+test_each_tensor (void)
+{
+  guint i;
+
+  for (i = 0; i < G_N_ELEMENTS (damaged); i++) {
+    Checkpoint *c = checkpoint_load (damaged[i]);
+    GList *names = json_object_get_members (c->header), *l;
+    MimiModel *model;
+
+    for (l = names; l; l = l->next) {
+      gchar *name = g_strdup (l->data); /* removal frees the object's own */
+
+      l->data = NULL;
+      if (!is_optional (name))
+        damage_tensor (c, name);
+      g_free (name);
+    }
+    model = checkpoint_open (c, NULL);
+    g_assert_nonnull (model);
+    mimi_model_unref (model);
+    g_list_free (names);
+    checkpoint_free (c);
+  }
+}
+
+/* Cut after every byte of the header, and in the data. */
+static void
+test_truncated (void)
+{
+  Checkpoint *c = checkpoint_load ("tiny-pocket");
+  GBytes *bytes = checkpoint_write (c);
+  gsize size, n;
+  const guint8 *data = g_bytes_get_data (bytes, &size);
+  guint64 header;
+
+  memcpy (&header, data, 8);
+  for (n = 1; n < 8 + header + 64; n++)
+    bytes_assert_bad (data, n, MIMI_ERROR_CORRUPT, NULL);
+  for (n = 8 + header; n < size; n += (size - 8 - header) / 50)
+    bytes_assert_bad (data, n, MIMI_ERROR_CORRUPT, "tensor '", NULL);
+  bytes_assert_bad (data, size - 1, MIMI_ERROR_CORRUPT, "tensor '", NULL);
+  g_bytes_unref (bytes);
+  checkpoint_free (c);
+}
+
+/* Any byte of the header may become any other: that is an error or a
+ * checkpoint, never anything else. */
+static void
+test_mutated (void)
+{
+  GRand *rand = g_rand_new_with_seed (1);
+  Checkpoint *c = checkpoint_load ("tiny-hfpocket");
+  GBytes *bytes = checkpoint_write (c);
+  guint64 header;
+  gsize size;
+  const guint8 *data = g_bytes_get_data (bytes, &size);
+  guint round, opened = 0;
+
+  memcpy (&header, data, 8);
+  for (round = 0; round < 3000; round++) {
+    guint8 *copy = g_memdup2 (data, size);
+    guint changes = g_rand_int_range (rand, 1, 4), i;
+    GError *error = NULL;
+    MimiModel *model;
+
+    for (i = 0; i < changes; i++)
+      copy[g_rand_int_range (rand, 0, 8 + header)] =
+          "\"{}[]:,0123456789eE.-abfFB_\\ \0\377"[g_rand_int_range (
+              rand, 0, 31)];
+    model = mimi_model_open_bytes ("test", copy, size, &error);
+    if (model) {
+      opened++;
+      mimi_model_check_values (model, NULL);
+      mimi_model_unref (model);
+    } else {
+      g_assert_true (error->domain == MIMI_ERROR);
+      g_assert_true (g_str_has_prefix (error->message, "test: "));
+      g_error_free (error);
+    }
+    g_free (copy);
+  }
+  g_test_message ("%u of %u still opened", opened, round);
+  g_assert_cmpuint (opened, >, 0);
+  g_assert_cmpuint (opened, <, round / 2);
+  g_bytes_unref (bytes);
+  checkpoint_free (c);
+  g_rand_free (rand);
+}
+
+/* NaN and Inf in a weight are errors, in what is not the decoder's not. */
+static void
+test_values (void)
+{
+  static const struct {
+    const gchar *checkpoint, *tensor;
+    guint element;
+    gfloat value;
+    const gchar *says;
+  } cases[] = {
+    { "tiny-pocket", "mimi.decoder.model.5.convtr.weight", 1234, NAN,
+        "holds NaN at element 1234" },
+    { "tiny-pocket", "flow_lm.emb_std", 31, INFINITY,
+        "holds Inf at element 31" },
+    { "tiny-hfpocket",
+        "decoder.decoder_transformer.layers.1.self_attn.q_proj.weight", 0,
+        -INFINITY, "holds Inf at element 0" },
+    { "tiny-rawnorm", "model.decoder.model.5.convtr.convtr.weight_v", 7, NAN,
+        "holds NaN at element 7" },
+    { "tinyfull-hf",
+        "quantizer.acoustic_residual_vector_quantizer.layers.6.codebook."
+        "embed_sum",
+        2047, NAN, "holds NaN at element 2047" },
+  };
+  guint i;
+
+  for (i = 0; i < G_N_ELEMENTS (cases); i++) {
+    Checkpoint *c = checkpoint_load (cases[i].checkpoint);
+    gfloat *data = (gfloat *)checkpoint_get_data (c, cases[i].tensor);
+    GError *error = NULL;
+    MimiModel *model;
+
+    memcpy (data + cases[i].element, &cases[i].value, 4);
+    model = checkpoint_open (c, &error);
+    g_assert_no_error (error);
+    g_assert_false (mimi_model_check_values (model, &error));
+    error_assert (error, MIMI_ERROR_TENSOR, "test: tensor '", cases[i].tensor,
+        cases[i].says, NULL);
+    mimi_model_unref (model);
+    checkpoint_free (c);
+  }
+}
+
+/* A filter of zeros has no direction: 0/0. */
+static void
+test_zero_norm (void)
+{
+  const gchar *name = "model.decoder.model.8.convtr.convtr.weight_v";
+  Checkpoint *c = checkpoint_load ("tiny-rawnorm");
+  GError *error = NULL;
+  MimiModel *model;
+
+  memset (checkpoint_get_data (c, name), 0, 8 * 8 * 4);
+  model = checkpoint_open (c, &error);
+  g_assert_no_error (error);
+  g_assert_false (mimi_model_check_values (model, &error));
+  error_assert (error, MIMI_ERROR_TENSOR, name, "NaN", NULL);
+  mimi_model_unref (model);
+  checkpoint_free (c);
+}
+
+/* What a language model adds is neither read nor checked. */
+static void
+test_others (void)
+{
+  Checkpoint *c = checkpoint_load ("tiny-pocket");
+  GError *error = NULL;
+  MimiModel *model;
+  guint i;
+
+  for (i = 0; i < 200; i++) {
+    gchar *name = g_strdup_printf ("flow_lm.transformer.layers.%u.weight", i);
+
+    checkpoint_add (c, name, i % 2 ? "F8_E4M3" : "F64", 100, i % 2 ? 1 : 8);
+    memset (checkpoint_get_data (c, name), 0xff, 100); /* NaN */
+    g_free (name);
+  }
+  checkpoint_add (c, "mimi.encoder.model.0.conv.weight", "F32", 100, 4);
+  checkpoint_add (
+      c, "mimi.encoder_transformer.transformer.layers.0.x", "I8", 100, 1);
+  checkpoint_add (c, "speaker_mimi.decoder.model.0.conv.weight", "F32", 9, 4);
+  model = checkpoint_open (c, &error);
+  g_assert_no_error (error);
+  mimi_model_check_values (model, &error);
+  g_assert_no_error (error);
+  mimi_model_unref (model);
+  checkpoint_free (c);
+}
+
+/* The statistics are only needed where latents come normalised. */
+static void
+test_statistics (void)
+{
+  Checkpoint *c = checkpoint_load ("tiny-pocket");
+  guint64 shape[2] = { 16, 2 };
+  MimiModel *model;
+
+  g_assert_nonnull ((model = checkpoint_open (c, NULL)));
+  g_assert_true (mimi_model_get_network (model)->has_statistics);
+  mimi_model_unref (model);
+
+  checkpoint_set_shape (c, "flow_lm.emb_std", 2, shape);
+  checkpoint_assert_bad (c, MIMI_ERROR_TENSOR, "flow_lm.emb_std", NULL);
+  json_object_remove_member (c->header, "flow_lm.emb_std");
+  g_assert_nonnull ((model = checkpoint_open (c, NULL)));
+  g_assert_false (mimi_model_get_network (model)->has_statistics);
+  mimi_model_unref (model);
+  checkpoint_free (c);
+}
+
+/* ------------------------------------------- networks that we do not know --- */
+
+static void
+test_unknown (void)
+{
+  Checkpoint *c = checkpoint_load ("tiny-pocket");
+
+  /* parts that nobody would apply */
+  checkpoint_add (c, "mimi.decoder.model.3.shortcut.conv.weight", "F32", 4, 4);
+  checkpoint_assert_bad (c, MIMI_ERROR_UNSUPPORTED,
+      "mimi.decoder.model.3.shortcut.conv.weight", NULL);
+  json_object_remove_member (
+      c->header, "mimi.decoder.model.3.shortcut.conv.weight");
+  checkpoint_add (c,
+      "mimi.decoder_transformer.transformer.layers.0.linear1.bias", "F32", 256,
+      4);
+  checkpoint_assert_bad (c, MIMI_ERROR_UNSUPPORTED, "linear1.bias", NULL);
+  json_object_remove_member (
+      c->header, "mimi.decoder_transformer.transformer.layers.0.linear1.bias");
+  checkpoint_add (c, "mimi.decoder_transformer.input_proj.weight", "F32", 4, 4);
+  checkpoint_assert_bad (c, MIMI_ERROR_UNSUPPORTED,
+      "mimi.decoder_transformer.input_proj.weight", NULL);
+  json_object_remove_member (
+      c->header, "mimi.decoder_transformer.input_proj.weight");
+
+  /* all of the last convolution is missing */
+  checkpoint_rename (c, "mimi.decoder.model.11.conv.weight", "x");
+  checkpoint_rename (c, "mimi.decoder.model.11.conv.bias", "y");
+  checkpoint_assert_bad (c, MIMI_ERROR_TENSOR,
+      "'mimi.decoder.model.11.conv.weight' is missing", NULL);
+  checkpoint_free (c);
+}
+
+static void
+test_no_decoder (void)
+{
+  Checkpoint *c = checkpoint_load ("tiny-pocket");
+  GList *names = json_object_get_members (c->header), *l;
+
+  for (l = names; l; l = l->next) {
+    if (g_str_has_prefix (l->data, "mimi.decoder.")) {
+      gchar *name = g_strconcat ("vocoder.", l->data, NULL);
+
+      checkpoint_rename (c, l->data, name);
+      g_free (name);
+    } else if (g_str_has_prefix (l->data, "mimi.")) {
+      json_object_remove_member (c->header, l->data);
+    }
+  }
+  checkpoint_assert_bad (c, MIMI_ERROR_WRONG_TYPE, "no Mimi decoder",
+      "'mimi.decoder.model.0.conv.weight' (pocket)",
+      "'decoder.layers.0.conv.weight' (hf)",
+      "the nearest is 'vocoder.mimi.decoder.model.0.conv.weight'", NULL);
+  g_list_free (names);
+  checkpoint_free (c);
+
+  bytes_assert_bad (
+      "\2\0\0\0\0\0\0\0{}", 10, MIMI_ERROR_WRONG_TYPE, "nearest is none", NULL);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/model/networks", test_networks);
+  g_test_add_func ("/model/layouts", test_layouts);
+  g_test_add_func ("/model/dtypes", test_dtypes);
+  g_test_add_func ("/model/storage", test_storage);
+  g_test_add_func ("/model/aliases", test_aliases);
+  g_test_add_func ("/model/each-tensor", test_each_tensor);
+  g_test_add_func ("/model/truncated", test_truncated);
+  g_test_add_func ("/model/mutated", test_mutated);
+  g_test_add_func ("/model/values", test_values);
+  g_test_add_func ("/model/zero-norm", test_zero_norm);
+  g_test_add_func ("/model/others", test_others);
+  g_test_add_func ("/model/statistics", test_statistics);
+  g_test_add_func ("/model/unknown", test_unknown);
+  g_test_add_func ("/model/no-decoder", test_no_decoder);
+  return g_test_run ();
+}
