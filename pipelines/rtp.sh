@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # usage: PRODUCER | pipelines/rtp.sh send [--model FILE] [HOST [PORT]]
-#        pipelines/rtp.sh receive [--out FILE.wav] [--seconds N] [PORT]
+#        pipelines/rtp.sh receive [--out FILE.wav] [--seconds N] [--latency MS] [PORT]
 #        pipelines/rtp.sh loopback [--model FILE] [--out FILE.wav] LATENTS
 #
 # send      decodes latents (32 little-endian float32 for each 80 ms) from stdin
@@ -17,6 +17,8 @@
 #   --out FILE.wav  write what is received instead of playing it; default where
 #                   there is no sound card: received.wav
 #   --seconds N     receive for so long, then stop
+#   --latency MS    wait so long for packets that are late; default: 100, and
+#                   1000 for loopback, where nobody listens
 #
 # e.g. pipelines/rtp.sh loopback --out r.wav pipelines/demo/sentence-1.f32
 set -euo pipefail
@@ -48,7 +50,7 @@ receive ()
   # At the end of its time it is interrupted, which finishes the file.
   status=0
   launch_for "$duration" udpsrc "port=$port" "caps=$packets" \
-    ! rtpjitterbuffer latency=100 do-lost=true ! rtpopusdepay \
+    ! rtpjitterbuffer latency="${latency:-100}" do-lost=true ! rtpopusdepay \
     ! opusdec plc=true ! audio/x-raw,rate=24000,channels=1 ! "$@" || status=$?
   [ $status -eq 124 ] || return $status
 }
@@ -64,11 +66,12 @@ case ${1:-} in
   *) die "say send, receive or loopback first (--help says more)" ;;
 esac
 shift
-host=127.0.0.1 port=5004 out='' duration=0
+host=127.0.0.1 port=5004 out='' duration=0 latency=''
 while [ $# -gt 0 ]; do
   case $1 in
     --model) model=${2:?--model needs a file}; shift 2 ;;
     --out) out=${2:?--out needs a file}; shift 2 ;;
+    --latency) latency=${2:?--latency needs a number}; shift 2 ;;
     --seconds) duration=${2:?--seconds needs a number}; shift 2 ;;
     -h | --help) print_help; exit 0 ;;
     -*) die "unknown option $1 (--help says what there is)" ;;
@@ -96,6 +99,7 @@ case $action in
     # To be received: as long as the speech takes, and the time to start and
     # to empty the jitter buffer.
     duration=$(($(wc -c <"$1") * 8 / 12800 + 5))
+    latency=${latency:-1000}
     receive &
     receiver=$!
     while ! is_bound; do
