@@ -238,6 +238,7 @@ gst_mimi_dec_stop (GstAudioDecoder *decoder)
     mimi_stream_get_stats (stream, &self->stats);
   GST_OBJECT_UNLOCK (self);
   g_clear_pointer (&stream, mimi_stream_free);
+  gst_clear_caps (&self->refused);
   return TRUE;
 }
 
@@ -311,6 +312,7 @@ gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
     self->rows = rows;
     self->row_size = mimi_rows_get_size (&rows);
   }
+  gst_clear_caps (&self->refused);
   GST_INFO_OBJECT (self,
       "%" GST_PTR_FORMAT ": %" G_GSIZE_FORMAT " bytes a frame, %snormalised",
       caps, self->row_size, rows.normalized ? "" : "not ");
@@ -318,7 +320,12 @@ gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
 
 failed:
   self->row_size = 0;
-  gst_mimi_post_error (GST_ELEMENT (self), error, "reading the caps");
+  /* Upstream sends refused caps again with whatever it has next. */
+  if (self->refused != NULL && gst_caps_is_equal (self->refused, caps))
+    g_error_free (error);
+  else
+    gst_mimi_post_error (GST_ELEMENT (self), error, "reading the caps");
+  gst_caps_replace (&self->refused, caps);
   return FALSE;
 }
 

@@ -38,7 +38,8 @@ struct _GstMimiDec {
 
   /* Of the streaming thread, under the stream lock. */
   MimiRows rows;
-  gsize row_size; /* bytes; 0 before caps */
+  gsize row_size;   /* bytes; 0 before caps */
+  GstCaps *refused; /* an error was posted about these */
   gsize sample_size;
   gboolean fresh; /* no frame yet since the state is zero */
   gsize leftover; /* bytes of an unfinished frame, waiting for the rest */

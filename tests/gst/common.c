@@ -101,8 +101,14 @@ expect_message (GstElement *element, GstMessageType type, GQuark domain,
   fail_unless (error->domain == domain && error->code == code,
       "%s %d instead of %s %d: %s (%s)", g_quark_to_string (error->domain),
       error->code, g_quark_to_string (domain), code, error->message, debug);
-  fail_unless (text == NULL || strstr (error->message, text) != NULL,
-      "\"%s\" is not in: %s (%s)", text, error->message, debug);
+  if (text != NULL) {
+    gchar **words = g_strsplit (text, "|", -1);
+
+    for (guint i = 0; words[i] != NULL; i++)
+      fail_unless (strstr (error->message, words[i]) != NULL,
+          "\"%s\" is not in: %s (%s)", words[i], error->message, debug);
+    g_strfreev (words);
+  }
   g_error_free (error);
   g_free (debug);
   gst_message_unref (message);

@@ -24,7 +24,8 @@ GstElement *mimi_element_new (
 void mimi_element_free (GstElement *element);
 
 /* The next error or warning on the element's bus is of this type, domain and
- * code, and its text has `text` in it. */
+ * code, and its text has each of the words in `text` in it, which are
+ * separated by '|'. */
 void expect_message (GstElement *element, GstMessageType type, GQuark domain,
     gint code, const gchar *text);
 void expect_error (

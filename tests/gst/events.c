@@ -14,6 +14,7 @@ static GstHarness *h;
 static void
 setup (void)
 {
+  fake_init ();
   h = mimi_harness_new ("model", "fake", NULL);
   gst_harness_set_src_caps_str (h, LATENT);
 }

@@ -46,6 +46,15 @@ static const MimiNetwork network = { .latent_dim = 32,
   .upsample = 16 };
 
 void
+fake_init (void)
+{
+  fault = FAKE_NOTHING;
+  model_warning = NULL;
+  resets = largest_call = opened = last_threads = 0;
+  last_fade_in = 0;
+}
+
+void
 fake_fail (FakeFault where, MimiError code)
 {
   fault = where;

@@ -15,6 +15,8 @@ typedef enum {
   FAKE_DECODE
 } FakeFault;
 
+/* As at the start of the process. */
+void fake_init (void);
 void fake_fail (FakeFault fault, MimiError code);
 /* What mimi_model_get_warning() says. */
 void fake_set_warning (const gchar *warning);

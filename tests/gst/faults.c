@@ -12,8 +12,6 @@
 static void
 teardown (void)
 {
-  fake_fail (FAKE_NOTHING, 0);
-  fake_set_warning (NULL);
   fail_unless_equals_int (fake_get_alive (), 0);
 }
 
@@ -261,7 +259,7 @@ faults_suite (void)
   Suite *suite = suite_create ("faults");
   TCase *tcase = tcase_create ("all");
 
-  tcase_add_checked_fixture (tcase, NULL, teardown);
+  tcase_add_checked_fixture (tcase, fake_init, teardown);
   suite_add_tcase (suite, tcase);
   tcase_add_loop_test (tcase, errors_of_opening, 0, G_N_ELEMENTS (mappings));
   tcase_add_loop_test (tcase, errors_of_decoding, 0, G_N_ELEMENTS (mappings));

@@ -12,6 +12,7 @@ static GstElement *element;
 static void
 setup (void)
 {
+  fake_init ();
   element = mimi_element_new ("model", "fake", NULL);
 }
 
