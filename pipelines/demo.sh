@@ -62,16 +62,17 @@ took=$((($(date +%s%N) - begin) / 1000000 + 1))
 mv "$part" "$out.wav"
 
 length=$(seconds "$frames")
+spoken="$# utterance$([ $# -eq 1 ] || echo s), $length s"
 speed=$((frames * 80 * 10 / took))
 speed=$((speed / 10)).$((speed % 10))
 "$python" "$top/pipelines/draw.py" "$out.wav" "$out.png" "${parts[@]}" \
-  --title "mimidec: $# utterances, $length s, decoded $speed times faster than real time"
+  --title "mimidec: $spoken, decoded $speed times faster than real time"
 
 echo
-echo "Speech:  $out.wav ($# utterances, $length s, 24 kHz)"
+echo "Speech:  $out.wav ($spoken, 24 kHz)"
 echo "Picture: $out.png"
 echo "Speed:   $speed times faster than real time: $length s of speech took $((took / 1000)).$(printf %03d $((took % 1000))) s,"
-echo "         from the start of gst-launch-1.0 to its end"
+echo "         from the start of gst-launch-1.0 to its end, opening the model included"
 if [ $play = no ]; then
   :
 elif ! has_sound; then

@@ -2,7 +2,7 @@
 # mimidec: any text, spoken by Kyutai's Pocket TTS and decoded here
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# usage: pipelines/kyutai.sh [--language NAME] [--voice VOICE] TEXT
+# usage: pipelines/kyutai.sh [--language NAME | --config YAML] [--voice VOICE] TEXT
 #
 # Does what demo.sh does with a real checkpoint: installs the Python package
 # pocket-tts from PyPI into build-kyutai/ (some GB, because PyTorch comes with
@@ -11,16 +11,21 @@
 #
 #   --language NAME  a model of pocket-tts: english (default), french,
 #                    english_2m_2026-10 ...
-#   --voice VOICE    a voice of pocket-tts; default: the language's own
+#   --config YAML    a configuration of pocket-tts, for weights of your own
+#   --voice VOICE    a voice of pocket-tts, or a WAV file, whose voice is taken;
+#                    default: the language's own
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 
-language=english voice=
+source=() voice=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --language) language=${2:?--language needs a name}; shift 2 ;;
-    --voice) voice=${2:?--voice needs a name}; shift 2 ;;
+    --language | --config)
+      source=("$1" "${2:?$1 needs a name}")
+      shift 2
+      ;;
+    --voice) voice=(--voice "${2:?--voice needs a name}"); shift 2 ;;
     -h | --help) print_help; exit 0 ;;
     -*) die "unknown option $1 (--help says what there is)" ;;
     *) break ;;
@@ -37,8 +42,8 @@ if [ ! -x "$dir/bin/pocket-tts" ]; then
 fi
 say "Making latents"
 rm -f "$dir"/latents-*.f32
-"$dir/bin/python" "$top/pipelines/latents.py" "$1" --language "$language" \
-  ${voice:+--voice "$voice"} --output "$dir/latents-%d.f32" \
+"$dir/bin/python" "$top/pipelines/latents.py" "$1" "${source[@]}" \
+  "${voice[@]}" --output "$dir/latents-%d.f32" \
   --checkpoint "$dir/checkpoint.safetensors"
 exec "$top/pipelines/demo.sh" --model "$dir/checkpoint.safetensors" \
   --out "$dir/speech" "$dir"/latents-*.f32

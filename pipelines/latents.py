@@ -12,6 +12,7 @@ import argparse
 import logging
 import os
 import sys
+import threading
 
 EPILOG = """examples:
   latents.py 'Hello world.' --output hello.f32 --checkpoint hello.safetensors
@@ -134,7 +135,12 @@ def main():
             for _ in model.generate_audio_stream(voice, text.strip()):
                 pass
     output.close()
-    print('%d utterances, %.2f s of speech' %
+    # The package's thread that made the last latents may still be at work, and
+    # PyTorch aborts when Python ends under it.
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(5)
+    print('%d utterance(s), %.2f s of speech' %
           (output.utterances, output.rows * 0.08), file=sys.stderr)
 
 

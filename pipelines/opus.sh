@@ -2,7 +2,8 @@
 # mimidec: latents to an Ogg/Opus file
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# usage: PRODUCER | pipelines/opus.sh [--model FILE] [--bitrate BITS] FILE.opus
+# usage: PRODUCER | pipelines/opus.sh [--model FILE] [--caps CAPS]
+#                                       [--bitrate BITS] FILE.opus
 #
 # Decodes latents (32 little-endian float32 for each 80 ms) from stdin and
 # compresses the speech as it comes. Opus takes 24 kHz as it is: nothing is
@@ -10,6 +11,8 @@
 #
 #   --model FILE    the checkpoint, or the folder that holds it; default:
 #                   $MIMIDEC_MODEL, else the small one of pipelines/demo
+#   --caps CAPS     what the input is, when it is not such latents, e.g.
+#                   audio/x-mimi,rate=24000,channels=1,codebooks=8
 #   --bitrate BITS  bits a second; default: 32000
 #   FILE.opus       what to write; - for stdout
 #
@@ -18,10 +21,11 @@ set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/pipelines/setup.sh"
 
-bitrate=32000
+bitrate=32000 input=$latents
 while [ $# -gt 0 ]; do
   case $1 in
     --model) model=${2:?--model needs a file}; shift 2 ;;
+    --caps) input=${2:?--caps needs caps}; shift 2 ;;
     --bitrate) bitrate=${2:?--bitrate needs a number}; shift 2 ;;
     -h | --help) print_help; exit 0 ;;
     -) break ;;
@@ -38,5 +42,5 @@ if [ "$1" = - ]; then
 else
   set -- filesink "location=$1"
 fi
-launch fdsrc fd=0 ! "$latents" ! mimidec "model=$model" \
+launch fdsrc fd=0 ! "$input" ! mimidec "model=$model" \
   ! opusenc "bitrate=$bitrate" ! oggmux ! "$@"

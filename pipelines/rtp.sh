@@ -2,9 +2,9 @@
 # mimidec: latents over the network as Opus in RTP
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# usage: PRODUCER | pipelines/rtp.sh send [--model FILE] [HOST [PORT]]
+# usage: PRODUCER | pipelines/rtp.sh send [--model FILE] [--caps CAPS] [HOST [PORT]]
 #        pipelines/rtp.sh receive [--out FILE.wav] [--seconds N] [--latency MS] [PORT]
-#        pipelines/rtp.sh loopback [--model FILE] [--out FILE.wav] LATENTS
+#        pipelines/rtp.sh loopback [--model FILE] [--caps CAPS] [--out FILE.wav] LATENTS
 #
 # send      decodes latents (32 little-endian float32 for each 80 ms) from stdin
 #           and sends them in real time, 20 ms a packet (RFC 7587, payload 96);
@@ -14,6 +14,8 @@
 #
 #   --model FILE    the checkpoint, or the folder that holds it; default:
 #                   $MIMIDEC_MODEL, else the small one of pipelines/demo
+#   --caps CAPS     what the input is, when it is not such latents, e.g.
+#                   audio/x-mimi,rate=24000,channels=1,codebooks=8
 #   --out FILE.wav  write what is received instead of playing it; default where
 #                   there is no sound card: received.wav
 #   --seconds N     receive for so long, then stop
@@ -30,7 +32,7 @@ packets='application/x-rtp,media=audio,encoding-name=OPUS,clock-rate=48000,paylo
 # The packets leave by the clock, so what decodes faster than real time waits.
 send ()
 {
-  launch "$@" ! "$latents" ! mimidec "model=$model" \
+  launch "$@" ! "$input" ! mimidec "model=$model" \
     ! opusenc frame-size=20 ! rtpopuspay pt=96 \
     ! udpsink "host=$host" "port=$port" sync=true
 }
@@ -66,10 +68,11 @@ case ${1:-} in
   *) die "say send, receive or loopback first (--help says more)" ;;
 esac
 shift
-host=127.0.0.1 port=5004 out='' duration=0 latency=''
+host=127.0.0.1 port=5004 input=$latents out='' duration=0 latency=''
 while [ $# -gt 0 ]; do
   case $1 in
     --model) model=${2:?--model needs a file}; shift 2 ;;
+    --caps) input=${2:?--caps needs caps}; shift 2 ;;
     --out) out=${2:?--out needs a file}; shift 2 ;;
     --latency) latency=${2:?--latency needs a number}; shift 2 ;;
     --seconds) duration=${2:?--seconds needs a number}; shift 2 ;;
