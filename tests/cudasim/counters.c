@@ -1,0 +1,124 @@
+/* What a kernel did, for the time model and for tests
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "sim.h"
+#include "ops-list.h"
+
+#include <string.h>
+
+SimStats sim_stats;
+
+/* Cycles from an instruction to one that needs its result, roughly, on
+ * Hopper (docs/cudasim.md has the sources). */
+static const guint16 latency[SIM_N_KINDS] = {
+  [SIM_KIND_ALU] = 4,
+  [SIM_KIND_FMA] = 4,
+  [SIM_KIND_SFU] = 24,
+  [SIM_KIND_F64] = 8,
+  [SIM_KIND_CONTROL] = 4,
+  [SIM_KIND_MOVE] = 4,
+  [SIM_KIND_LOAD_GLOBAL] = 270,
+  [SIM_KIND_STORE_GLOBAL] = 4,
+  [SIM_KIND_LOAD_SHARED] = 29,
+  [SIM_KIND_STORE_SHARED] = 4,
+  [SIM_KIND_REMOTE] = 200,
+  [SIM_KIND_LOCAL] = 35,
+  [SIM_KIND_PARAM] = 8,
+  [SIM_KIND_ATOMIC] = 300,
+  [SIM_KIND_ASYNC] = 4,
+  [SIM_KIND_SHUFFLE] = 24,
+  [SIM_KIND_MMA] = 33,
+  [SIM_KIND_BARRIER] = 22,
+  [SIM_KIND_FENCE] = 100,
+};
+
+static guint64 *
+ready_of (SimWarp *w, gint32 code)
+{
+  return code & 1 ? NULL : &w->ready[(code >> 1) / SIM_ROW];
+}
+
+/* A warp issues in order, one instruction a cycle, each when its operands are
+ * there; nothing else is in its way. */
+void
+sim_chain (SimWarp *w, const SimIns *ins)
+{
+  SimCounts *c = &w->launch->kernel->counts;
+  guint64 start = w->now + 1;
+  for (guint j = 0; j < 4; j++) {
+    guint64 *r = ready_of (w, ins->o[j]);
+    if (r && !(j == 0 && ins->has_out))
+      start = MAX (start, *r);
+  }
+  for (guint j = ins->x_out; j < ins->nx; j++) {
+    guint64 *r = ready_of (w, ins->x[j]);
+    if (r)
+      start = MAX (start, *r);
+  }
+  guint64 done = start + latency[ins->kind];
+  if (ins->has_out && ready_of (w, ins->o[0]))
+    *ready_of (w, ins->o[0]) = done;
+  for (guint j = 0; j < ins->x_out; j++)
+    if (ready_of (w, ins->x[j]))
+      *ready_of (w, ins->x[j]) = done;
+  w->now = start;
+  w->horizon = MAX (w->horizon, done);
+  c->runs[ins->kind]++;
+  c->lane_slots += SIM_LANES;
+  c->lanes += (guint)__builtin_popcount (w->mask);
+}
+
+static guint
+distinct (guint64 *values, guint n)
+{
+  guint count = 0;
+  for (guint i = 0; i < n; i++) {
+    guint j = 0;
+    while (j < count && values[j] != values[i])
+      j++;
+    if (j == count)
+      values[count++] = values[i];
+  }
+  return count;
+}
+
+void
+sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
+    const guint64 *addresses, guint size, gboolean write)
+{
+  SimCounts *c = &w->launch->kernel->counts;
+  guint lanes = (guint)__builtin_popcount (w->mask);
+  (void)ins;
+  if (space == PTX_SPACE_GENERIC) {
+    guint64 window = addresses[0] >> 40;
+    space = window == SIM_SHARED_BASE >> 40  ? PTX_SPACE_SHARED
+            : window == SIM_LOCAL_BASE >> 40 ? PTX_SPACE_LOCAL
+                                             : PTX_SPACE_GLOBAL;
+  }
+  (write ? c->bytes_out : c->bytes_in)[space] += lanes * (guint64)size;
+  if (space == PTX_SPACE_GLOBAL) {
+    guint64 sectors[SIM_LANES];
+    guint n = 0;
+    for (guint l = 0; l < SIM_LANES; l++)
+      if (w->mask >> l & 1)
+        sectors[n++] = addresses[l] / 32;
+    c->requests++;
+    c->sectors += distinct (sectors, n);
+  } else if (space == PTX_SPACE_SHARED) {
+    /* A phase serves 128 bytes: 32 lanes of 4, 16 of 8, 8 of 16. Its cycles
+     * are the largest number of different words in a bank. */
+    guint per = size <= 4 ? 32 : size == 8 ? 16 : 8;
+    for (guint first = 0; first < SIM_LANES; first += per) {
+      guint64 words[SIM_LANES * 4];
+      guint n = 0, banks[32] = { 0 }, worst = 0;
+      for (guint l = first; l < first + per; l++)
+        if (w->mask >> l & 1)
+          for (guint b = 0; b < MAX (size, 4); b += 4)
+            words[n++] = (addresses[l] + b) / 4;
+      n = distinct (words, n);
+      for (guint i = 0; i < n; i++)
+        worst = MAX (worst, ++banks[words[i] % 32]);
+      c->conflicts += worst > 1 ? worst - 1 : 0;
+    }
+  }
+}

@@ -1,0 +1,48 @@
+/* The instructions that have a function of their own: OPX (name, kind)
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+/* control (exec-control.c) */
+OPX (bra, CONTROL)
+OPX (bra_uni, CONTROL)
+OPX (exit, CONTROL)
+OPX (trap, CONTROL)
+OPX (nop, CONTROL)
+OPX (nanosleep, CONTROL)
+OPX (bar, BARRIER)
+OPX (bar_warp, BARRIER)
+OPX (bar_red, BARRIER)
+OPX (cluster_arrive, BARRIER)
+OPX (cluster_wait, BARRIER)
+OPX (fence, FENCE)
+OPX (grid_wait, BARRIER)
+OPX (grid_trigger, CONTROL)
+/* between lanes (exec-lanes.c) */
+OPX (shfl, SHUFFLE)
+OPX (vote, SHUFFLE)
+OPX (match, SHUFFLE)
+OPX (redux, SHUFFLE)
+OPX (activemask, SHUFFLE)
+OPX (elect, SHUFFLE)
+OPX (clock, MOVE)
+/* registers, in C (exec-control.c) */
+OPX (lop3, ALU)
+OPX (bfi_b32, ALU)
+OPX (bfi_b64, ALU)
+OPX (rounded, ALU)
+OPX (carry, ALU)
+/* memory (exec-memory.c) */
+OPX (ld_param, PARAM)
+OPX (ld, LOAD_GLOBAL)
+OPX (st, STORE_GLOBAL)
+OPX (atom, ATOMIC)
+OPX (isspacep, ALU)
+OPX (mapa, ALU)
+OPX (getctarank, ALU)
+OPX (cp_async, ASYNC)
+OPX (cp_async_commit, ASYNC)
+OPX (cp_async_wait, ASYNC)
+/* matrices (exec-mma.c) */
+OPX (ldmatrix, LOAD_SHARED)
+OPX (stmatrix, STORE_SHARED)
+OPX (mma, MMA)
+#undef OPX
