@@ -23,6 +23,7 @@ struct _MimiModel {
   GArray *bound;   /* of MimiBound */
   GArray *derived; /* of MimiDerived */
   gsize derived_once;
+  gint checked; /* atomic: its values are finite */
 };
 
 G_DEFINE_QUARK (mimi - error - quark, mimi_error)
@@ -303,22 +304,18 @@ check_tensor (const MimiModel *model, const MimiTensor *tensor,
   return FALSE;
 }
 
-gboolean
-mimi_model_check_values (const MimiModel *model, GError **error)
+/* Every tensor that the file holds, and those that are made of them. */
+static gboolean
+check_tensors (const MimiModel *model, GError **error)
 {
   guint i, j;
 
-  for (i = 0; i < model->files->len; i++) {
-    if (!mimi_file_check_unchanged (g_ptr_array_index (model->files, i), error))
-      return FALSE;
-  }
   for (i = 0; i < model->bound->len; i++) {
     const MimiBound *bound = &g_array_index (model->bound, MimiBound, i);
 
     if (!check_tensor (model, &bound->tensor, bound->name, error))
       return FALSE;
   }
-
   mimi_model_get_weights (model);
   for (i = 0; i < model->derived->len; i++) {
     const MimiDerived *d = &g_array_index (model->derived, MimiDerived, i);
@@ -339,5 +336,22 @@ mimi_model_check_values (const MimiModel *model, GError **error)
         return FALSE;
     }
   }
+  return TRUE;
+}
+
+gboolean
+mimi_model_check_values (const MimiModel *model, GError **error)
+{
+  guint i;
+
+  for (i = 0; i < model->files->len; i++) {
+    if (!mimi_file_check_unchanged (g_ptr_array_index (model->files, i), error))
+      return FALSE;
+  }
+  if (g_atomic_int_get (&model->checked))
+    return TRUE;
+  if (!check_tensors (model, error))
+    return FALSE;
+  g_atomic_int_set (&((MimiModel *)model)->checked, TRUE);
   return TRUE;
 }
