@@ -3,11 +3,24 @@
  */
 #include "json.h"
 
-/* json-glib descends by recursion: deep nesting has to be refused first. */
+#include <string.h>
+
 static gboolean
-check_depth (const gchar *json, gsize length, guint max_depth, GError **error)
+fail (GError **error, const gchar *message)
 {
-  gboolean in_string = FALSE;
+  g_set_error_literal (
+      error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, message);
+  return FALSE;
+}
+
+/* json-glib descends by recursion, and leaks the first of two values: deep
+ * nesting, and anything after the object, has to be refused first. So have the
+ * comments and single quotes that it knows and JSON does not: they would hide
+ * brackets from this function. */
+static gboolean
+check_outline (const gchar *json, gsize length, guint max_depth, GError **error)
+{
+  gboolean in_string = FALSE, done = FALSE;
   guint depth = 0;
   gsize i;
 
@@ -19,19 +32,24 @@ check_depth (const gchar *json, gsize length, guint max_depth, GError **error)
         i++;
       else if (c == '"')
         in_string = FALSE;
+    } else if (g_ascii_isspace (c)) {
+      continue;
+    } else if (done) {
+      return fail (error, "something follows after its end");
+    } else if (depth == 0 && c != '{') {
+      return fail (error, "it is not an object");
     } else if (c == '"') {
       in_string = TRUE;
     } else if (c == '{' || c == '[') {
-      if (++depth > max_depth) {
-        g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
-            "it is nested more than %u deep", max_depth);
-        return FALSE;
-      }
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      depth--;
+      if (++depth > max_depth)
+        return fail (error, "it is nested too deep");
+    } else if (c == '}' || c == ']') {
+      done = --depth == 0;
+    } else if (!g_ascii_isalnum (c) && !strchr ("+-.:,", c)) {
+      return fail (error, "it is not JSON");
     }
   }
-  return TRUE;
+  return done || fail (error, "it is cut short");
 }
 
 /* json-glib keeps the last of several members of one name; they are noticed
@@ -83,7 +101,7 @@ mimi_json_parse (
         "it is not UTF-8");
     return NULL;
   }
-  if (!check_depth (text, length, max_depth, error))
+  if (!check_outline (text, length, max_depth, error))
     return NULL;
 
   names.open =
@@ -96,14 +114,11 @@ mimi_json_parse (
 
   if (json_parser_load_from_data (parser, text, length, error)) {
     root = json_parser_steal_root (parser);
-    if (names.duplicate)
+    if (names.duplicate) {
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
           "'%s' is there twice", names.duplicate);
-    else if (!root || !JSON_NODE_HOLDS_OBJECT (root))
-      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
-          "it is not an object");
-    if (names.duplicate || (root && !JSON_NODE_HOLDS_OBJECT (root)))
       g_clear_pointer (&root, json_node_unref);
+    }
   }
   g_object_unref (parser);
   g_ptr_array_unref (names.open);
