@@ -25,7 +25,7 @@ run_packages='gstreamer1.0-tools gstreamer1.0-plugins-base
 draw_packages='python3 python3-numpy python3-matplotlib'
 test_packages='python3-numpy python3-gi gir1.2-gstreamer-1.0
   gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-bad valgrind
-  clang llvm shellcheck pyflakes3 procps'
+  clang libclang-rt-dev llvm shellcheck pyflakes3 procps'
 
 # Debian's Python, which is the one that has Debian's modules; others may come
 # first in PATH.
