@@ -48,6 +48,7 @@ prepare "$draw_packages"
 branches=() parts=() frames=0
 for file in "$@"; do
   count=$(($(wc -c <"$file") / 128))
+  [ $count -gt 0 ] || die "$file holds not one frame of 128 bytes"
   frames=$((frames + count))
   branches+=(filesrc "location=$file" ! "$latents" ! mimidec "model=$model" ! c.)
   parts+=(--part "$(seconds $count)" "${texts[${#parts[@]} / 3]:-$(basename "$file")}")

@@ -161,7 +161,7 @@ fetch_nvcc ()
   rm -rf "$nvcc_dir" "$nvcc_dir.part"
   # shellcheck disable=SC2086 # a list of words
   if install_optional python3-pip \
-    && python3 -m pip --disable-pip-version-check --no-input install -q \
+    && "$python" -m pip --disable-pip-version-check --no-input install -q \
       --root-user-action ignore --no-deps --no-compile \
       --target "$nvcc_dir.part" $nvcc_wheels >&2 \
     && mv "$nvcc_dir.part" "$nvcc_dir" && find_nvcc; then
@@ -220,10 +220,11 @@ use_plugin ()
 # A card that ALSA knows, or a sound server.
 has_sound ()
 {
-  for path in /dev/snd/pcm*p "${PULSE_SERVER:-}" \
+  [ -z "${PULSE_SERVER:-}" ] || return 0
+  for path in /dev/snd/pcm*p \
     "${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/pulse/native" \
     "${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/pipewire-0"; do
-    [ ! -e "${path#unix:}" ] || return 0
+    [ ! -e "$path" ] || return 0
   done
   return 1
 }

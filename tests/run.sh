@@ -29,8 +29,10 @@ done
 
 passed=0 failed=0 skipped=0 failures=
 
+# Whatever ends the run, the counts are its last line.
 finish ()
 {
+  trap - EXIT
   [ -z "$failures" ] || printf '\nfailed:%s\n' "$failures"
   summary="$passed passed, $failed failed"
   [ "$skipped" -eq 0 ] || summary="$summary, $skipped skipped"
@@ -38,6 +40,10 @@ finish ()
   [ "$failed" -eq 0 ]
   exit
 }
+trap 'failed=$((failed + 1)) failures="$failures setup"; finish' EXIT
+
+# At a terminal the checks stay in its foreground, for Ctrl-C to reach them.
+if [ -t 0 ]; then foreground=--foreground; else foreground=; fi
 
 # check SECONDS NAME COMMAND...: one check, stopped after so many seconds.
 # Status 77 means that it could not run here.
@@ -48,7 +54,8 @@ check ()
   printf '\n== %s\n' "$name"
   begin=$(date +%s)
   status=0
-  timeout --kill-after=30 "$limit" "$@" 2>&1 || status=$?
+  # shellcheck disable=SC2086 # one option or none
+  timeout $foreground --kill-after=30 "$limit" "$@" 2>&1 || status=$?
   took=$(($(date +%s) - begin))
   case $status in
     0) passed=$((passed + 1)) result=passed ;;
@@ -73,7 +80,8 @@ printf '\n== build\n'
 if configure_build "$@" && compile_build; then
   rm -f "$build/meson-logs/testlog.json"
   status=0
-  timeout --kill-after=30 3000 \
+  # shellcheck disable=SC2086 # one option or none
+  timeout $foreground --kill-after=30 3000 \
     nice meson test -C "$build" --print-errorlogs --num-processes "$(nproc)" \
     2>&1 || status=$?
   if "$python" tests/results.py "$build" >"$build/counts"; then

@@ -20,6 +20,7 @@ from audio import RATE, align, faded, read_wav, snr
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PIPELINES = TOP / 'pipelines'
 DEMO = PIPELINES / 'demo'
+GOLDENS = TOP / 'tests/reference/goldens'
 BUILD = os.environ['MIMIDEC_BUILD']
 LATENTS = 'audio/x-mimi-latent,rate=24000,channels=1,dims=32'
 SCRIPTS = 'demo.sh', 'speak.sh', 'opus.sh', 'rtp.sh', 'kyutai.sh', 'latents.py', \
@@ -63,6 +64,16 @@ class PipelineCase(unittest.TestCase):
         done = self.run_script(*arguments, **options)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return done
+
+    def make_codes_checkpoint(self):
+        """A small network that takes codes, in the folder `mimi`."""
+        folder = self.folder / 'mimi'
+        folder.mkdir()
+        subprocess.run(
+            [sys.executable, str(TOP / 'tests/reference/make_checkpoint.py'),
+             'tinyfull', 'hf', str(folder / 'model.safetensors'), '--seed', '1',
+             '--config'], check=True)
+        return folder
 
     def check_same(self, reference, path):
         """The same samples, but for a last bit now and then."""
@@ -138,6 +149,17 @@ class Speak(PipelineCase):
         samples = read_wav(self.folder / 'x.wav')
         self.assertEqual(len(samples), len(spoken(5)))
         self.assertFalse(samples[1920 * 10:1920 * 11].any())
+
+    def test_codes(self):
+        """Caps of another kind, and another checkpoint."""
+        checkpoint = self.make_codes_checkpoint()
+        self.check_run(
+            'speak.sh', '--model', checkpoint, '--caps',
+            'audio/x-mimi,rate=24000,channels=1,codebooks=8', '--out', 'x.wav',
+            input=(GOLDENS / 'tinyfull-8.u16').read_bytes())
+        golden = np.fromfile(GOLDENS / 'tinyfull-8.pcm.f32', '<f4')
+        rounded = np.round(np.clip(golden, -1, 1) * 32767) / 32768
+        self.check_same(faded(rounded), self.folder / 'x.wav')
 
     def test_model_from_the_environment(self):
         self.env['MIMIDEC_MODEL'] = '/nonexistent/model.safetensors'
@@ -336,13 +358,8 @@ class Readme(PipelineCase):
     def test_pipelines(self):
         shutil.copytree(DEMO, self.folder / 'pipelines/demo')
         (self.folder / 'build').mkdir()
-        (self.folder / 'mimi').mkdir()
-        subprocess.run(
-            [sys.executable, str(TOP / 'tests/reference/make_checkpoint.py'),
-             'tinyfull', 'hf', str(self.folder / 'mimi/model.safetensors'),
-             '--config'], check=True)
-        shutil.copy(TOP / 'tests/reference/goldens/tinyfull-8.u16',
-                    self.folder / 'codes.u16')
+        self.make_codes_checkpoint()
+        shutil.copy(GOLDENS / 'tinyfull-8.u16', self.folder / 'codes.u16')
         self.env['MIMIDEC_MODEL'] = 'pipelines/demo'
         blocks = list(self.blocks())
         self.assertGreaterEqual(len(blocks), 5)
