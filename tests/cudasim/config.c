@@ -29,13 +29,18 @@ sim_config_check (const gchar *text)
   return check_level (text, &sim_config);
 }
 
+/* "9.0" and "90" are the same. */
 gboolean
 sim_config_capability (const gchar *text)
 {
   gchar *end;
   guint64 major = g_ascii_strtoull (text, &end, 10), minor = 0;
-  if (*end == '.')
+  if (*end == '.') {
     minor = g_ascii_strtoull (end + 1, &end, 10);
+  } else {
+    minor = major % 10;
+    major /= 10;
+  }
   if (*end || major < 5 || major > 20 || minor > 9)
     return FALSE;
   sim_config.capability = (guint)(major * 10 + minor);

@@ -49,8 +49,6 @@ const SimExec *
 sim_exec_table (void)
 {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports ("x86-64-v4"))
-    return sim_exec_v4;
   if (__builtin_cpu_supports ("x86-64-v3"))
     return sim_exec_v3;
 #endif

@@ -308,7 +308,7 @@ struct _SimLaunch {
 };
 
 /* exec-*.c, compiled once for each instruction set. */
-extern const SimExec sim_exec_v1[], sim_exec_v3[], sim_exec_v4[];
+extern const SimExec sim_exec_v1[], sim_exec_v3[];
 const SimExec *sim_exec_table (void);
 
 /* decode.c */
