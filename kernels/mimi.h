@@ -227,6 +227,19 @@ gboolean mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
 /* From any thread, as long as the stream lives. */
 void mimi_stream_get_stats (MimiStream *stream, MimiStreamStats *stats);
 
+/* A stream's whole state as one blob, to go on elsewhere: in any stream of a
+ * decoder of the same network, whatever its device. The next frame is the same,
+ * bit for bit on the same backend. Settings (rows, PCM, fade-in) are not in it.
+ *
+ * blob    mimi_stream_get_state_size() bytes, aligned for a float
+ * Saving fails only when the device does. Restoring refuses a blob of another
+ * version, network or size with MIMI_ERROR_INPUT and leaves the stream alone.
+ */
+gsize mimi_stream_get_state_size (MimiStream *stream);
+gboolean mimi_stream_save (MimiStream *stream, gpointer blob, GError **error);
+gboolean mimi_stream_restore (
+    MimiStream *stream, gconstpointer blob, gsize size, GError **error);
+
 /* Called after each stage of each frame with its output, [time][channel]; the
  * names are those of tests/reference/mimi_reference.py. For tests; slow. CPU
  * only: FALSE where the backend has no trace. */

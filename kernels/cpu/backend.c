@@ -207,6 +207,25 @@ cpu_step (gpointer self, MimiStepItem *items, guint n_items, GError **error)
   return TRUE;
 }
 
+static gboolean
+cpu_state_read (gpointer self, gpointer slot, gfloat *values, GError **error)
+{
+  (void)self;
+  (void)error;
+  mimi_cpu_state_read (slot, values);
+  return TRUE;
+}
+
+static gboolean
+cpu_state_write (gpointer self, gpointer slot, guint64 frames,
+    const gfloat *values, GError **error)
+{
+  (void)self;
+  (void)error;
+  mimi_cpu_state_write (slot, frames, values);
+  return TRUE;
+}
+
 static void
 cpu_set_trace (
     gpointer self, gpointer slot, MimiTraceFunc func, gpointer user_data)
@@ -226,5 +245,7 @@ const MimiBackendOps mimi_backend_cpu = {
   .slot_new = cpu_slot_new,
   .slot_free = cpu_slot_free,
   .step = cpu_step,
+  .state_read = cpu_state_read,
+  .state_write = cpu_state_write,
   .set_trace = cpu_set_trace,
 };

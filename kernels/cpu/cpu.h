@@ -144,6 +144,11 @@ MimiCpuSlot *mimi_cpu_slot_new (
 void mimi_cpu_slot_free (MimiCpuSlot *slot);
 gsize mimi_cpu_state_size (const MimiCpu *cpu); /* bytes a stream */
 
+/* state.c: see MimiStateLayout. */
+void mimi_cpu_state_read (MimiCpuSlot *slot, gfloat *values);
+void mimi_cpu_state_write (
+    MimiCpuSlot *slot, guint64 frames, const gfloat *values);
+
 /* team.c: threads that share the work of one frame. */
 typedef void (*MimiCpuTeamFunc) (gpointer data, guint thread);
 MimiCpuTeam *mimi_cpu_team_new (guint threads, GError **error);

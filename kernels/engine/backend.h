@@ -50,6 +50,12 @@ typedef struct _MimiBackendOps {
    * allocates, locks nor enters the kernel (CPU, one thread). */
   gboolean (*step) (
       gpointer self, MimiStepItem *items, guint n_items, GError **error);
+  /* A slot's state in the order of engine/state.h, and back; `frames` were
+   * decoded since it was fresh. FALSE: the device failed. */
+  gboolean (*state_read) (
+      gpointer self, gpointer slot, gfloat *values, GError **error);
+  gboolean (*state_write) (gpointer self, gpointer slot, guint64 frames,
+      const gfloat *values, GError **error);
   /* NULL where there is none. */
   void (*set_trace) (
       gpointer self, gpointer slot, MimiTraceFunc func, gpointer user_data);

@@ -3,6 +3,7 @@
  */
 #include "decoder.h"
 #include "rows.h"
+#include "state.h"
 #include "stats.h"
 
 #include <string.h>
@@ -97,6 +98,52 @@ mimi_stream_reset (MimiStream *stream)
   stream->fresh = TRUE;
   stream->position = 0;
   COUNT (&stream->resets);
+}
+
+gsize
+mimi_stream_get_state_size (MimiStream *stream)
+{
+  return mimi_state_blob_size (&stream->decoder->network);
+}
+
+gboolean
+mimi_stream_save (MimiStream *stream, gpointer blob, GError **error)
+{
+  MimiDecoder *decoder = stream->decoder;
+  gfloat *values = mimi_state_blob_get_values (blob);
+
+  mimi_state_blob_write_header (blob, &decoder->network,
+      stream->fresh ? 0 : stream->position / MIMI_FRAME_SAMPLES);
+  if (stream->fresh) {
+    memset (values, 0,
+        mimi_stream_get_state_size (stream) -
+            ((guint8 *)values - (guint8 *)blob));
+    return TRUE;
+  }
+  if (decoder->ops->state_read (decoder->backend, stream->slot, values, error))
+    return TRUE;
+  mimi_decoder_retire (decoder);
+  return FALSE;
+}
+
+gboolean
+mimi_stream_restore (
+    MimiStream *stream, gconstpointer blob, gsize size, GError **error)
+{
+  MimiDecoder *decoder = stream->decoder;
+  guint64 frames;
+
+  if (!mimi_state_blob_check (blob, size, &decoder->network, &frames, error))
+    return FALSE;
+  if (frames > 0 &&
+      !decoder->ops->state_write (decoder->backend, stream->slot, frames,
+          mimi_state_blob_get_values ((gpointer)blob), error)) {
+    mimi_decoder_retire (decoder);
+    return FALSE;
+  }
+  stream->fresh = frames == 0;
+  stream->position = frames * MIMI_FRAME_SAMPLES;
+  return TRUE;
 }
 
 gboolean
