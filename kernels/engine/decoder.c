@@ -178,6 +178,7 @@ is_device_error (const GError *error)
 static MimiDecoder *
 get_auto (MimiModel *model, const MimiDecoderOptions *options, GError **error)
 {
+  MimiDecoderOptions cpu_options = *options;
   GError *err = NULL;
   MimiDecoder *decoder = get_cuda (model, options, &err);
 
@@ -187,7 +188,9 @@ get_auto (MimiModel *model, const MimiDecoderOptions *options, GError **error)
     g_propagate_error (error, err);
     return NULL;
   }
-  decoder = get_cpu (model, options, error);
+  /* more exact than what was asked for, if that was another precision */
+  cpu_options.precision = MIMI_PRECISION_FP32;
+  decoder = get_cpu (model, &cpu_options, error);
   if (decoder) {
     g_mutex_lock (&lock);
     if (!decoder->note)

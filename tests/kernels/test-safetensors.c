@@ -153,7 +153,9 @@ test_json (void)
   assert_bad ("{\"a\":", 0, CORRUPT, "header is damaged");
   assert_bad ("{\"a\":}", 0, CORRUPT, "header is damaged");
   assert_bad ("{\"a\" 1}", 0, CORRUPT, "header is damaged");
-  assert_bad ("{\"a\":1} {", 0, CORRUPT, "");
+  assert_bad ("{\"a\":1} {", 0, CORRUPT, "follows after its end");
+  assert_bad ("{}{}", 0, CORRUPT, "follows after its end");
+  assert_bad ("{}]", 0, CORRUPT, "follows after its end");
   assert_bad ("{\"a\":1}", 0, CORRUPT, "tensor 'a' is not described");
   assert_bad ("{\"a\":null}", 0, CORRUPT, "tensor 'a' is not described");
   assert_bad ("{\"a\":{}}", 0, CORRUPT, "tensor 'a' has no dtype");
@@ -177,7 +179,14 @@ test_json (void)
 
   for (i = 0; i < 1000000; i++)
     g_string_append_c (deep, '[');
-  assert_bad (deep->str, 0, CORRUPT, "nested more than");
+  assert_bad (deep->str, 0, CORRUPT, "nested too deep");
+  /* what json-glib takes for a comment or a string, hiding the same */
+  g_string_insert (deep, 1, "/*\"*/");
+  assert_bad (deep->str, 0, CORRUPT, "not JSON");
+  memcpy (deep->str + 1, "'\"':1", 5);
+  assert_bad (deep->str, 0, CORRUPT, "not JSON");
+  memcpy (deep->str + 1, "#\"  \n", 5);
+  assert_bad (deep->str, 0, CORRUPT, "not JSON");
   for (i = 0; i < MIMI_MAX_HEADER; i++)
     g_string_append_c (giant, 'x');
   g_string_append (giant, "\"}}");
