@@ -127,6 +127,8 @@ cpu_open (MimiModel *model, const MimiDecoderOptions *options, GError **error)
   MimiCpu *cpu = g_new0 (MimiCpu, 1);
 
   cpu->net = *mimi_model_get_network (model);
+  cpu->wide =
+      cpu->net.upsample == 16 && cpu->net.first_kernel <= MIMI_CPU_HALO16 + 1;
   cpu->blocks = count_blocks (&cpu->net);
   if (options->precision != MIMI_PRECISION_FP32) {
     g_set_error (error, MIMI_ERROR, MIMI_ERROR_UNSUPPORTED,

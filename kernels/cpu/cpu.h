@@ -24,10 +24,14 @@ gboolean mimi_cpu_arena_open (
     MimiCpuArena *arena, const gchar *what, GError **error);
 void mimi_cpu_arena_close (MimiCpuArena *arena);
 
-/* Weights of a product y[t][n] = sum over k of x[t][k] w[n][k] + bias[n]:
- * panels of 16 outputs, [n / 16][k][16], filled up with zeros. */
+/* Weights of a product y[n] = sum over k of x[k] w[n][k] + bias[n]. Panels of
+ * some outputs lie one after the other, each [k][outputs], filled up with
+ * zeros, so that a kernel reads them once and in order. */
 typedef struct {
   guint n, k;
+  guint
+      sixes; /* panels of `rows` outputs, see MimiCpuKernels; then panels of */
+  guint fours; /* 4 outputs, where that wastes less */
   gfloat *panels;
   gfloat *bias; /* a multiple of 16 long, or NULL */
 } MimiCpuMatrix;
@@ -51,20 +55,22 @@ typedef struct {
   MimiNetwork net;
   const MimiCpuKernels *kernels;
   gchar *device;
-  guint blocks; /* of the ring, 16 positions each */
+  gboolean wide; /* 16 positions a frame: [channel][16] up to stages[0].up */
+  guint blocks;  /* of the ring, 16 positions each */
 
   MimiCpuArena arena;                /* every array below lies in it */
   gfloat *mean, *std;                /* [latent_dim], or NULL */
   MimiCpuMatrix latent_proj;         /* n 0: none */
   MimiCpuMatrix code_proj;           /* k: sum of book 0, sum of the others */
   gfloat *books[MIMI_MAX_CODEBOOKS]; /* [codebook_size][codebook_dim] */
-  gfloat *upsample;                  /* [2 upsample][width] */
+  gfloat *upsample; /* [2 upsample][width]; wide: [width][2 upsample] */
   MimiCpuLayer *layers;
   MimiCpuMatrix first;
   MimiCpuStage stages[MIMI_MAX_STAGES];
   gfloat *last; /* [tap][channel] */
   gfloat last_bias;
   gdouble *frequencies; /* [head_dim / 2] radians a position */
+  gdouble *turns; /* [head_dim / 2][upsample]: cosine, sine of t of them */
 } MimiCpu;
 
 /* What the causal layers remember from one frame to the next, by name, and the
@@ -82,25 +88,34 @@ typedef struct {
   guint64 position;             /* of the transformer's next input */
 } MimiCpuState;
 
-/* What a frame is computed in; nothing here outlives it. */
+/* What a frame is computed in; nothing here outlives it. The first part is
+ * time-major, or [channel][16] in a wide network. */
 typedef struct {
-  gfloat *embedding;                /* [width], or two sums of codebook rows */
-  gfloat *quantized;                /* [width] */
-  gfloat *cosines, *sines;          /* [upsample][head_dim / 2] */
-  gfloat *x;                        /* [first_kernel - 1 + upsample][width] */
-  gfloat *normed;                   /* [upsample][width] */
-  gfloat *qkv;                      /* [upsample][3 width] */
-  gfloat *mixed;                    /* [upsample][width]: attention's result */
-  gfloat *weights;                  /* [thread][blocks * 16][16]: softmax */
-  gfloat *hidden;                   /* [upsample][ffn] */
+  gfloat *embedding;       /* [latent_dim], or two sums of codebook rows */
+  gfloat *quantized;       /* [width] */
+  gfloat *cosines, *sines; /* [upsample][head_dim / 2], wide: [..][upsample] */
+  gfloat *x;               /* [first_kernel - 1 + upsample][width] */
+  gfloat *normed;          /* [upsample][width]; one for each thread if wide */
+  gfloat *qkv;             /* [upsample][3 width] */
+  gfloat *mixed;           /* [upsample][width]: attention's result */
+  gfloat *weights;         /* [thread][blocks * 16][16]: softmax */
+  gfloat *hidden;          /* [upsample][ffn] */
+  gfloat *first;           /* wide: [width][MIMI_CPU_STRIDE16] */
+  gfloat *raised;          /* wide: [ratio][channel][16], of stage 0 */
   gfloat *up[MIMI_MAX_STAGES];      /* [1 + times][channels before] */
   gfloat *res[MIMI_MAX_STAGES];     /* [2 + times][channels], ELU */
   gfloat *res_raw[MIMI_MAX_STAGES]; /* [times][channels] */
   gfloat *res_mid[MIMI_MAX_STAGES]; /* [times][hidden], ELU */
   gfloat *last;                     /* [2 + 1920][channels], ELU */
   gfloat *raw;                      /* for the trace: one stage's output */
+  gfloat *turned;                   /* for the trace: [16][channel] */
   gfloat *pcm;                      /* [1920] */
 } MimiCpuScratch;
+
+/* A row of 16 positions with what a convolution remembers before them: the
+ * positions start at MIMI_CPU_HALO16. */
+#define MIMI_CPU_HALO16 8
+#define MIMI_CPU_STRIDE16 (MIMI_CPU_HALO16 + 16)
 
 typedef struct _MimiCpuTeam MimiCpuTeam;
 
@@ -118,6 +133,7 @@ typedef struct {
 
 struct _MimiCpuKernels {
   const gchar *name;
+  guint rows16; /* outputs a panel in the layers of 16 positions: 16, 6 or 2 */
   /* One frame: called by every thread of the slot's team. */
   void (*frame) (MimiCpuSlot *slot, MimiStepItem *item, guint thread);
   /* For mimi-bench: spends about so many FLOPs on nothing but multiply-adds

@@ -1,17 +1,16 @@
 /* The product that all linear layers and convolutions are, time-major.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
- * A tile is ROWS positions x 16 outputs: their sums stay in registers while k
+ * A tile is TILE_ROWS positions x 16 outputs: their sums stay in registers while k
  * runs, a position's value is broadcast, a panel's 16 weights are one or two
  * vectors. Panels are taken in blocks of K so that one stays in the first
- * cache while all positions pass; sums between blocks wait in `sums`. Each sum
- * is formed in the order of k whatever the tile, so that neither the shape of
- * a tile nor the number of threads changes a bit.
+ * cache while all positions pass; sums of a block are formed apart and added in
+ * `sums`. Each is formed in the same order whatever the tile, so that neither
+ * the shape of a tile nor the number of threads changes a bit.
  */
 #include "kernels.h"
 #include "vmath.h"
 
-#define ROWS 6
 #define BLOCK_K 256
 #define BLOCK_ROWS 96
 
@@ -19,10 +18,10 @@ INLINE void
 tile (guint rows, const gfloat *x, gsize x_stride, const gfloat *w, guint k,
     gfloat *sums, gboolean first)
 {
-  vf acc[ROWS][VG];
+  vf acc[TILE_ROWS][VG];
 
   UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
-      acc[r][v] = first ? (vf){ 0 } : v_load (sums + r * 16 + v * VL);
+      acc[r][v] = (vf){ 0 };
   for (guint i = 0; i < k; i++) {
     vf wv[VG];
 
@@ -36,32 +35,45 @@ tile (guint rows, const gfloat *x, gsize x_stride, const gfloat *w, guint k,
     }
   }
   UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
-      v_store (sums + r * 16 + v * VL, acc[r][v]);
+  {
+    gfloat *sum = sums + r * 16 + v * VL;
+
+    if (!first)
+      acc[r][v] += v_load (sum);
+    v_store (sum, acc[r][v]);
+  }
 }
+
+#define TILE_CASE(n) \
+  case n: \
+    tile (n, x, x_stride, w, k, sums, first); \
+    break
 
 static void
 tile_rows (guint rows, const gfloat *x, gsize x_stride, const gfloat *w,
     guint k, gfloat *sums, gboolean first)
 {
   switch (rows) {
-    case 1:
-      tile (1, x, x_stride, w, k, sums, first);
-      break;
-    case 2:
-      tile (2, x, x_stride, w, k, sums, first);
-      break;
-    case 3:
-      tile (3, x, x_stride, w, k, sums, first);
-      break;
-    case 4:
-      tile (4, x, x_stride, w, k, sums, first);
-      break;
-    case 5:
-      tile (5, x, x_stride, w, k, sums, first);
-      break;
-    default:
-      tile (6, x, x_stride, w, k, sums, first);
-      break;
+    TILE_CASE (1);
+    TILE_CASE (2);
+#if TILE_ROWS >= 6
+    TILE_CASE (3);
+    TILE_CASE (4);
+    TILE_CASE (5);
+    TILE_CASE (6);
+#endif
+#if TILE_ROWS >= 16
+    TILE_CASE (7);
+    TILE_CASE (8);
+    TILE_CASE (9);
+    TILE_CASE (10);
+    TILE_CASE (11);
+    TILE_CASE (12);
+    TILE_CASE (13);
+    TILE_CASE (14);
+    TILE_CASE (15);
+    TILE_CASE (16);
+#endif
   }
 }
 
@@ -132,20 +144,24 @@ void
 mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
 {
   gfloat sums[BLOCK_ROWS * 16] __attribute__ ((aligned (64)));
-  guint first, end;
+  guint first = 0, end = (g->w->n + 15) / 16, row = 0, last_row = g->rows;
 
-  mimi_cpu_share (&share, (g->w->n + 15) / 16, &first, &end);
-  for (guint row = 0; row < g->rows; row += BLOCK_ROWS) {
-    guint rows = MIN (BLOCK_ROWS, g->rows - row);
+  /* many positions share few weights; few positions share many */
+  if (g->rows >= BLOCK_ROWS)
+    mimi_cpu_share (&share, g->rows, &row, &last_row);
+  else
+    mimi_cpu_share (&share, end, &first, &end);
+  for (; row < last_row; row += BLOCK_ROWS) {
+    guint rows = MIN (BLOCK_ROWS, last_row - row);
 
     for (guint panel = first; panel < end; panel++) {
       const gfloat *w = g->w->panels + (gsize)panel * g->w->k * 16;
 
       for (guint k = 0; k < g->w->k; k += BLOCK_K)
-        for (guint r = 0; r < rows; r += ROWS)
-          tile_rows (MIN (ROWS, rows - r), g->x + (row + r) * g->x_stride + k,
-              g->x_stride, w + k * 16, MIN (BLOCK_K, g->w->k - k),
-              sums + r * 16, k == 0);
+        for (guint r = 0; r < rows; r += TILE_ROWS)
+          tile_rows (MIN (TILE_ROWS, rows - r),
+              g->x + (row + r) * g->x_stride + k, g->x_stride, w + k * 16,
+              MIN (BLOCK_K, g->w->k - k), sums + r * 16, k == 0);
       finish_rows (g, row, rows, panel * 16, sums);
     }
   }

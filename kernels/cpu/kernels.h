@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * All of them are called by every thread of a team with its number; each does
- * its share, and nobody waits: the caller does (frame.c).
+ * its share, and nobody waits: the caller does (frame.h).
  */
 #pragma once
 
@@ -52,6 +52,24 @@ typedef struct {
 #define mimi_cpu_gemm MIMI_CPU_NAME (mimi_cpu_gemm)
 void mimi_cpu_gemm (const MimiCpuGemm *gemm, MimiCpuShare share);
 
+/* The same for 16 positions, [channel][16]: y[n][t] = epilogue (sum over
+ * channel and tap of x[channel x_stride + tap + t] w[n][channel taps + tap]).
+ */
+typedef struct {
+  const MimiCpuMatrix *w;
+  const gfloat *x;
+  gsize x_stride;
+  guint taps;
+  MimiCpuEpilogue epilogue;
+  gfloat *y;
+  gsize y_stride;
+  gfloat *raw;         /* [n][16], before ELU; or NULL */
+  const gfloat *scale; /* [n] */
+} MimiCpuGemm16;
+
+#define mimi_cpu_gemm16 MIMI_CPU_NAME (mimi_cpu_gemm16)
+void mimi_cpu_gemm16 (const MimiCpuGemm16 *gemm, MimiCpuShare share);
+
 #define mimi_cpu_layer_norm MIMI_CPU_NAME (mimi_cpu_layer_norm)
 /* Rows of `width`; returns NaN if a row overflowed, else 0. */
 gfloat mimi_cpu_layer_norm (const gfloat *x, guint rows, guint width,
@@ -62,6 +80,14 @@ gfloat mimi_cpu_layer_norm (const gfloat *x, guint rows, guint width,
 /* qkv -> mixed; writes the new keys and values into the ring. Returns NaN if
  * a key or a value is not finite, else 0. */
 gfloat mimi_cpu_attention (MimiCpuSlot *slot, guint layer, MimiCpuShare share);
+
+#define mimi_cpu_layer_norm16 MIMI_CPU_NAME (mimi_cpu_layer_norm16)
+gfloat mimi_cpu_layer_norm16 (const gfloat *x, guint width,
+    const gfloat *weight, const gfloat *bias, gfloat eps, gfloat *y);
+
+#define mimi_cpu_attention16 MIMI_CPU_NAME (mimi_cpu_attention16)
+gfloat mimi_cpu_attention16 (
+    MimiCpuSlot *slot, guint layer, MimiCpuShare share);
 
 #define mimi_cpu_last MIMI_CPU_NAME (mimi_cpu_last)
 /* The last convolution: scratch->last -> scratch->pcm. */

@@ -13,14 +13,15 @@ typedef struct {
   gint64 base, n_outer_step, n_inner_step, k_outer_step, k_inner_step;
 } Order;
 
-/* Linear layers [n][k]. */
+/* Linear layers [n][k]; and convolutions [out][in][taps] with k = [in][tap],
+ * which is the same. */
 static Order
 linear_order (guint k)
 {
   return (Order){ 1, k, 0, k, 0, 0, 1 };
 }
 
-/* Convolutions [out][in][taps]; k is [tap][in]. */
+/* Convolutions [out][in][taps] with k = [tap][in]. */
 static Order
 conv_order (guint in, guint taps)
 {
@@ -29,33 +30,54 @@ conv_order (guint in, guint taps)
 
 /* Transposed convolutions [in][out][2 ratio] are causal convolutions of two
  * taps: y[t ratio + j] = x[t - 1] w[..][j + ratio] + x[t] w[..][j]. n is
- * [j][out], k is [previous, this][in]. */
+ * [j][out]; k is [previous, this][in], or [in][previous, this] if wide. */
 static Order
-transposed_order (guint in, guint out, guint ratio)
+transposed_order (guint in, guint out, guint ratio, gboolean wide)
 {
-  (void)in;
-  return (Order){ out, in, ratio, 1, 2 * ratio, -(gint64)ratio,
-    (gint64)out * 2 * ratio };
+  gint64 step = (gint64)out * 2 * ratio;
+
+  if (wide)
+    return (Order){ out, 2, ratio, 1, 2 * ratio, step, -(gint64)ratio };
+  return (Order){ out, in, ratio, 1, 2 * ratio, -(gint64)ratio, step };
+}
+
+/* Panels of 16, or of `rows` for the layers of 16 positions: sixes, and where
+ * they would waste more than padding by one, one or two fours. */
+static void
+divide (MimiCpuMatrix *m, guint rows)
+{
+  m->fours = 0;
+  m->sixes = (m->n + rows - 1) / rows;
+  if (rows == 6 && m->n > 2) {
+    guint left = (m->n + m->n % 2) % 6;
+
+    m->fours = left == 4 ? 1 : left == 2 ? 2 : 0;
+    m->sixes = (m->n + m->n % 2 - 4 * m->fours) / 6;
+  }
 }
 
 static void
-pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint n, guint k,
-    const gfloat *values, Order o)
+pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
+    guint k, const gfloat *values, Order o)
 {
-  guint panels = (n + 15) / 16;
+  guint whole;
 
   m->n = n;
   m->k = k;
-  m->panels = mimi_cpu_arena_take (arena, (gsize)panels * k * 16);
+  divide (m, rows);
+  whole = m->sixes * rows;
+  m->panels = mimi_cpu_arena_take (arena, (gsize)(whole + 4 * m->fours) * k);
   if (m->panels == NULL)
     return;
   for (guint i = 0; i < n; i++) {
-    gfloat *panel = m->panels + (gsize)(i / 16) * k * 16 + i % 16;
+    guint height = i < whole ? rows : 4;
+    guint at = i < whole ? i % rows : (i - whole) % 4;
+    gfloat *panel = m->panels + (gsize)(i - at) * k + at;
     const gfloat *row = values + o.base + i / o.n_inner * o.n_outer_step +
                         i % o.n_inner * o.n_inner_step;
 
     for (guint j = 0; j < k; j++)
-      panel[(gsize)j * 16] =
+      panel[(gsize)j * height] =
           row[j / o.k_inner * o.k_outer_step + j % o.k_inner * o.k_inner_step];
   }
 }
@@ -71,12 +93,12 @@ read_tensor (const MimiTensor *t)
 }
 
 static void
-pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint n, guint k,
-    const MimiTensor *t, Order order)
+pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
+    guint k, const MimiTensor *t, Order order)
 {
   gfloat *values = arena->base ? read_tensor (t) : NULL;
 
-  pack_values (arena, m, n, k, values, order);
+  pack_values (arena, m, rows, n, k, values, order);
   g_free (values);
 }
 
@@ -113,13 +135,14 @@ static void
 pack_conv (MimiCpuArena *arena, MimiCpuMatrix *m, guint out, guint in,
     guint taps, const MimiConv *conv)
 {
-  pack_tensor (arena, m, out, in * taps, &conv->weight, conv_order (in, taps));
+  pack_tensor (
+      arena, m, 16, out, in * taps, &conv->weight, conv_order (in, taps));
   m->bias = pack_bias (arena, &conv->bias, out, 1);
 }
 
 static void
 pack_layer (MimiCpuArena *arena, MimiCpuLayer *layer,
-    const MimiLayerWeights *from, const MimiNetwork *net)
+    const MimiLayerWeights *from, const MimiNetwork *net, guint rows)
 {
   guint width = net->width, ffn = net->ffn;
 
@@ -129,14 +152,14 @@ pack_layer (MimiCpuArena *arena, MimiCpuLayer *layer,
   layer->norm2_bias = pack_vector (arena, &from->norm2_bias);
   layer->scale1 = pack_vector (arena, &from->scale1);
   layer->scale2 = pack_vector (arena, &from->scale2);
-  pack_tensor (arena, &layer->in_proj, 3 * width, width, &from->in_proj,
+  pack_tensor (arena, &layer->in_proj, rows, 3 * width, width, &from->in_proj,
       linear_order (width));
-  pack_tensor (arena, &layer->out_proj, width, width, &from->out_proj,
+  pack_tensor (arena, &layer->out_proj, rows, width, width, &from->out_proj,
       linear_order (width));
-  pack_tensor (
-      arena, &layer->linear1, ffn, width, &from->linear1, linear_order (width));
-  pack_tensor (
-      arena, &layer->linear2, width, ffn, &from->linear2, linear_order (ffn));
+  pack_tensor (arena, &layer->linear1, rows, ffn, width, &from->linear1,
+      linear_order (width));
+  pack_tensor (arena, &layer->linear2, rows, width, ffn, &from->linear2,
+      linear_order (ffn));
 }
 
 /* The embeddings, and both projections side by side. */
@@ -172,7 +195,7 @@ pack_codebooks (MimiCpu *cpu, const MimiWeights *w)
     }
   }
   pack_values (
-      arena, &cpu->code_proj, width, 2 * dim, proj, linear_order (2 * dim));
+      arena, &cpu->code_proj, 16, width, 2 * dim, proj, linear_order (2 * dim));
   g_free (proj);
 }
 
@@ -186,9 +209,12 @@ pack_upsample (MimiCpu *cpu, const MimiWeights *w)
   if (cpu->upsample == NULL)
     return;
   values = read_tensor (&w->upsample);
-  for (guint c = 0; c < width; c++)
-    for (guint t = 0; t < taps; t++)
-      cpu->upsample[(gsize)t * width + c] = values[(gsize)c * taps + t];
+  if (cpu->wide)
+    memcpy (cpu->upsample, values, (gsize)taps * width * sizeof (gfloat));
+  else
+    for (guint c = 0; c < width; c++)
+      for (guint t = 0; t < taps; t++)
+        cpu->upsample[(gsize)t * width + c] = values[(gsize)c * taps + t];
   g_free (values);
 }
 
@@ -215,27 +241,38 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
 {
   const MimiNetwork *net = &cpu->net;
   MimiCpuArena *arena = &cpu->arena;
+  guint rows = cpu->wide ? cpu->kernels->rows16 : 16;
 
   cpu->mean = pack_vector (arena, &w->emb_mean);
   cpu->std = pack_vector (arena, &w->emb_std);
   if (net->latent_dim)
-    pack_tensor (arena, &cpu->latent_proj, net->width, net->latent_dim,
+    pack_tensor (arena, &cpu->latent_proj, 16, net->width, net->latent_dim,
         &w->latent_proj, linear_order (net->latent_dim));
   if (net->codebooks)
     pack_codebooks (cpu, w);
   pack_upsample (cpu, w);
   for (guint i = 0; i < net->layers; i++)
-    pack_layer (arena, &cpu->layers[i], &w->layers[i], net);
-  pack_conv (arena, &cpu->first, net->channels[0], net->width,
-      net->first_kernel, &w->first);
+    pack_layer (arena, &cpu->layers[i], &w->layers[i], net, rows);
+  if (cpu->wide) {
+    guint k = net->width * net->first_kernel;
+
+    pack_tensor (arena, &cpu->first, rows, net->channels[0], k,
+        &w->first.weight, linear_order (k));
+    cpu->first.bias = pack_bias (arena, &w->first.bias, net->channels[0], 1);
+  } else {
+    pack_conv (arena, &cpu->first, net->channels[0], net->width,
+        net->first_kernel, &w->first);
+  }
   for (guint i = 0; i < net->stages; i++) {
     MimiCpuStage *stage = &cpu->stages[i];
     const MimiStageWeights *from = &w->stages[i];
     guint in = net->channels[i], out = net->channels[i + 1];
     guint ratio = net->ratios[i];
 
-    pack_tensor (arena, &stage->up, out * ratio, 2 * in, &from->up.weight,
-        transposed_order (in, out, ratio));
+    gboolean wide = cpu->wide && i == 0;
+
+    pack_tensor (arena, &stage->up, wide ? rows : 16, out * ratio, 2 * in,
+        &from->up.weight, transposed_order (in, out, ratio, wide));
     stage->up.bias = pack_bias (arena, &from->up.bias, out, ratio);
     pack_conv (arena, &stage->res1, net->hidden[i], out, net->residual_kernel,
         &from->res1);
@@ -252,9 +289,15 @@ mimi_cpu_pack (MimiCpu *cpu, MimiModel *model, GError **error)
 
   cpu->layers = g_new0 (MimiCpuLayer, cpu->net.layers);
   cpu->frequencies = g_new (gdouble, pairs);
-  for (guint i = 0; i < pairs; i++)
+  cpu->turns = g_new (gdouble, pairs * cpu->net.upsample * 2);
+  for (guint i = 0, at = 0; i < pairs; i++) {
     cpu->frequencies[i] =
         pow (cpu->net.rope_theta, -2.0 * i / cpu->net.head_dim);
+    for (guint t = 0; t < cpu->net.upsample; t++) {
+      cpu->turns[at++] = cos (t * cpu->frequencies[i]);
+      cpu->turns[at++] = sin (t * cpu->frequencies[i]);
+    }
+  }
   pack_all (cpu, w);
   if (!mimi_cpu_arena_open (&cpu->arena, "the weights", error))
     return FALSE;
@@ -268,4 +311,5 @@ mimi_cpu_unpack (MimiCpu *cpu)
   mimi_cpu_arena_close (&cpu->arena);
   g_free (cpu->layers);
   g_free (cpu->frequencies);
+  g_free (cpu->turns);
 }

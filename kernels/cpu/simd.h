@@ -31,6 +31,16 @@
 
 #define VG (16 / VL)
 
+/* Height of the tiles: as many sums as the registers hold beside a group of
+ * weights or positions and one broadcast value. */
+#if VL == 16
+#define TILE_ROWS 16
+#elif VL == 8 || defined(__aarch64__)
+#define TILE_ROWS 6
+#else
+#define TILE_ROWS 2
+#endif
+
 typedef gfloat vf __attribute__ ((vector_size (VL * 4), may_alias));
 typedef int32_t vi __attribute__ ((vector_size (VL * 4), may_alias));
 typedef uint32_t vu __attribute__ ((vector_size (VL * 4), may_alias));

@@ -40,7 +40,12 @@ lay_out_scratch (
   s->sines = mimi_cpu_arena_take (arena, times * net->head_dim / 2);
   s->x =
       mimi_cpu_arena_take (arena, (net->first_kernel - 1 + times) * net->width);
-  s->normed = mimi_cpu_arena_take (arena, times * net->width);
+  s->normed = mimi_cpu_arena_take (arena, threads * times * net->width);
+  if (cpu->wide) {
+    s->first = mimi_cpu_arena_take (arena, net->width * MIMI_CPU_STRIDE16);
+    s->raised =
+        mimi_cpu_arena_take (arena, net->ratios[0] * net->channels[1] * times);
+  }
   s->qkv = mimi_cpu_arena_take (arena, times * 3 * net->width);
   s->mixed = mimi_cpu_arena_take (arena, times * net->width);
   s->weights = mimi_cpu_arena_take (arena, (gsize)threads * cpu->blocks * 256);
@@ -48,7 +53,9 @@ lay_out_scratch (
   for (guint i = 0; i < net->stages; i++) {
     guint out = net->channels[i + 1];
 
-    s->up[i] = mimi_cpu_arena_take (arena, (1 + times) * net->channels[i]);
+    s->up[i] = mimi_cpu_arena_take (
+        arena, (cpu->wide && i == 0 ? MIMI_CPU_STRIDE16 : 1 + times) *
+                   net->channels[i]);
     times *= net->ratios[i];
     s->res[i] =
         mimi_cpu_arena_take (arena, (net->residual_kernel - 1 + times) * out);
@@ -59,6 +66,8 @@ lay_out_scratch (
   s->last = mimi_cpu_arena_take (
       arena, (net->last_kernel - 1 + times) * net->channels[net->stages]);
   s->raw = mimi_cpu_arena_take (arena, raw);
+  s->turned =
+      mimi_cpu_arena_take (arena, 16 * MAX (net->width, net->channels[0]));
   s->pcm = mimi_cpu_arena_take (arena, times);
 }
 
