@@ -138,6 +138,8 @@ sim_config_load (void)
     complain ("CUDASIM_FAIL", sim_config_fail (text));
   if ((text = g_getenv ("CUDASIM_RACES")))
     sim_config.races_fail = strcmp (text, "count") != 0;
+  if ((text = g_getenv ("CUDASIM_UNINIT")))
+    sim_config.shared_init = strcmp (text, "fail") == 0;
   if ((text = g_getenv ("CUDASIM_MMA")))
     sim_config.mma_truncates = strcmp (text, "truncate") == 0;
   sim_config.seed = number_of ("CUDASIM_SEED", 1);

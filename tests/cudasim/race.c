@@ -201,13 +201,17 @@ early (SimWarp *w, const SimIns *ins, guint lane, guint64 address,
 /* One word. `same`: it already holds what is being written. */
 static void
 check_word (SimWarp *w, const SimIns *ins, SimShadow *s, guint lane,
-    guint64 address, SimAccess access, gboolean same)
+    guint64 address, SimAccess access, gboolean same, gboolean is_shared)
 {
   gboolean strong = access == SIM_ATOMIC || ins->sem & SIM_SEM_STRONG;
   guint64 write = s->write;
 
+  /* A kernel may load shared memory that it does not use, a row's padding: it
+   * is NaN, and seen where it matters. */
   if (access != SIM_WRITE && write == 0) {
     sim_stats.uninitialised++;
+    if (is_shared && !sim_config.shared_init)
+      return;
     sim_fault (w, ins, (gint)lane, address, CUDA_ERROR_LAUNCH_FAILED,
         "reads memory that nothing was written to");
     return;
@@ -262,7 +266,8 @@ sim_race_shared (SimWarp *w, const SimIns *ins, SimBlock *owner, guint lane,
   guint first = offset / 4, last = (offset + size - 1) / 4;
   gboolean same = value && memcmp (owner->shared + offset, value, size) == 0;
   for (guint i = first; i <= last; i++)
-    check_word (w, ins, &owner->shadow[i], lane, 4 * (guint64)i, access, same);
+    check_word (
+        w, ins, &owner->shadow[i], lane, 4 * (guint64)i, access, same, TRUE);
 }
 
 void
@@ -280,7 +285,8 @@ sim_race_global (SimWarp *w, const SimIns *ins, guint lane, guint64 address,
   gsize last = (address - a->address + size - 1) / 4;
   gboolean same = value && memcmp (sim_host (address), value, size) == 0;
   for (gsize i = first; i <= last; i++)
-    check_word (w, ins, &a->shadow[i], lane, a->address + 4 * i, access, same);
+    check_word (
+        w, ins, &a->shadow[i], lane, a->address + 4 * i, access, same, FALSE);
 }
 
 /* The block whose shared memory a shared or generic address names, or NULL

@@ -428,7 +428,8 @@ typedef struct {
   guint64 seed;
   enum { SIM_CHECK_OFF, SIM_CHECK_FAST, SIM_CHECK_FULL } check;
   gboolean count;
-  gboolean races_fail; /* a race is a launch error */
+  gboolean races_fail;  /* a race is a launch error */
+  gboolean shared_init; /* reading unwritten shared memory is an error */
   gboolean mma_truncates;
   guint64 budget; /* warp instructions a launch */
   guint devices;
