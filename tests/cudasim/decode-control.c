@@ -34,7 +34,7 @@ decode_barrier (Decoder *d, const gchar *base)
       threads = decode_src (d, decode_operand (d, 2), 4);
     else
       threads = -1;
-    vote = decode_src (d, p, 4);
+    vote = decode_pred (d, p);
     out = decode_dst (d, decode_operand (d, 0), 4);
   }
   SimIns *ins = decode_emit (d, red ? OP_bar_red : OP_bar);
@@ -92,7 +92,8 @@ decode_vote (Decoder *d, gint op, const gchar *const *modes)
     return;
   }
   guint width = op == OP_match && decode_has (d, "b64") ? 8 : 4;
-  gint32 a = decode_src (d, decode_operand (d, 1), width);
+  gint32 a = op == OP_vote ? decode_pred (d, decode_operand (d, 1))
+                           : decode_src (d, decode_operand (d, 1), width);
   gint32 members = decode_src (d, decode_operand (d, 2), 4);
   gint32 out = decode_dst (d, decode_operand (d, 0), 4);
   SimIns *ins = decode_emit (d, op);

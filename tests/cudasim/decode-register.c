@@ -12,8 +12,10 @@ emit_table (Decoder *d, gint op)
     decode_fail (d, "%u operands, expected %u", d->at->n_operands, 1u + o->n);
     return;
   }
+  gboolean preds = g_str_has_suffix (o->name, "_pred");
   for (guint i = 0; i < o->n; i++)
-    src[i] = decode_src (d, decode_operand (d, i + 1), o->width[i + 1]);
+    src[i] = preds ? decode_pred (d, decode_operand (d, i + 1))
+                   : decode_src (d, decode_operand (d, i + 1), o->width[i + 1]);
   gint32 out = decode_dst (d, decode_operand (d, 0), o->width[0]);
   SimIns *ins = decode_emit (d, op);
   ins->o[0] = out;
@@ -86,7 +88,7 @@ decode_setp (Decoder *d)
   if (bool_op) {
     g_snprintf (name, sizeof name, "%s_pred", bool_op);
     gint combine = sim_op_find (name);
-    gint32 c = decode_src (d, decode_operand (d, 3), 4);
+    gint32 c = decode_pred (d, decode_operand (d, 3));
     if (combine < 0)
       decode_fail (d, "comparison unknown to the simulator");
     else {
@@ -191,7 +193,9 @@ decode_mov (Decoder *d)
             d, i & 1 ? OP_high_b16_b32 : OP_low_b16_b32, out, half[i / 2]);
     }
   } else {
-    gint32 in = decode_src (d, src, width);
+    gint32 in = strcmp (d->parts[d->n_parts - 1], "pred") == 0
+                    ? decode_pred (d, src)
+                    : decode_src (d, src, width);
     decode_emit1 (d, width == 8 ? OP_mov_b64 : OP_mov_b32,
         decode_dst (d, dst, width), in);
   }

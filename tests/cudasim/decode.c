@@ -277,6 +277,14 @@ decode_src (Decoder *d, const PtxOperand *operand, guint width)
 }
 
 gint32
+decode_pred (Decoder *d, const PtxOperand *operand)
+{
+  if (operand->kind == PTX_INT)
+    return decode_const (d, 4, operand->bits ? ~(guint64)0 : 0);
+  return decode_src (d, operand, 4);
+}
+
+gint32
 decode_dst (Decoder *d, const PtxOperand *operand, guint width)
 {
   if (operand->kind == PTX_SINK)

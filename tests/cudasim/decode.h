@@ -54,6 +54,8 @@ gint32 decode_temp (Decoder *d, guint width);
 gint32 decode_const (Decoder *d, guint width, guint64 bits);
 /* The code of an operand as a source of `width` bytes, or as a result. */
 gint32 decode_src (Decoder *d, const PtxOperand *operand, guint width);
+/* A predicate: a number that is not 0 is true. */
+gint32 decode_pred (Decoder *d, const PtxOperand *operand);
 gint32 decode_dst (Decoder *d, const PtxOperand *operand, guint width);
 guint decode_width (Decoder *d, const PtxOperand *operand);
 SimIns *decode_emit (Decoder *d, gint op);

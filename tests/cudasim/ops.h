@@ -228,6 +228,8 @@ OP1 (bfind_s32, ALU, u32, u32,
         ? 31 - (u32)__builtin_clz (a ^ (u32)((s32)a >> 31))
         : ~0u)
 OP1 (bfind_u64, ALU, u32, u64, a ? 63 - (u32)__builtin_clzll (a) : ~0u)
+OP1 (bfind_shiftamt_u32, ALU, u32, u32, a ? (u32)__builtin_clz (a) : ~0u)
+OP1 (bfind_shiftamt_u64, ALU, u32, u64, a ? (u32)__builtin_clzll (a) : ~0u)
 OP3 (bfe_u32, ALU, u32, u32, u32, u32, BFE_U (a, b & 255, c & 255, 32))
 OP3 (bfe_s32, ALU, u32, u32, u32, u32, BFE_S (a, b & 255, c & 255, 32))
 OP3 (bfe_u64, ALU, u64, u64, u32, u32, BFE_U64 (a, b & 255, c & 255))
