@@ -85,7 +85,9 @@ get_integers (
 
     if (!JSON_NODE_HOLDS_VALUE (element) ||
         json_node_get_value_type (element) != G_TYPE_INT64 ||
-        json_node_get_int (element) < 0)
+        json_node_get_int (element) < 0 ||
+        /* what newer versions of json-glib make of a larger number */
+        json_node_get_int (element) == G_MAXINT64)
       return -1;
     values[i] = json_node_get_int (element);
   }

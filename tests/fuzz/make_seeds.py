@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
 """Writes tests/fuzz/seeds/: the smallest checkpoints of every layout, and configurations.
 
     make_seeds.py

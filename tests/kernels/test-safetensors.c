@@ -99,7 +99,7 @@ test_offsets (void)
       "tensor 'a': its data_offsets");
   assert_bad ("{\"a\":" T ("F32", "[2]",
                   "[9223372036854775800,9223372036854775807]") "}",
-      8, CORRUPT, "tensor 'a' lies at bytes 9223372036854775800");
+      8, CORRUPT, "tensor 'a'");
   assert_bad ("{\"a\":" T ("F32", "[2]",
                   "[18446744073709551608,18446744073709551615]") "}",
       8, CORRUPT, "tensor 'a': its data_offsets");

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
 """Holds the CPU backend, through mimi-bench, against upstream's goldens and the float64 oracle.
 
     check_cpu.py BENCH goldens NAME...      entries of goldens/manifest.json
