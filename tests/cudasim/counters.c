@@ -116,8 +116,10 @@ sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
           for (guint b = 0; b < MAX (size, 4); b += 4)
             words[n++] = (addresses[l] + b) / 4;
       n = distinct (words, n);
-      for (guint i = 0; i < n; i++)
-        worst = MAX (worst, ++banks[words[i] % 32]);
+      for (guint i = 0; i < n; i++) {
+        guint bank = ++banks[words[i] % 32];
+        worst = MAX (worst, bank);
+      }
       c->conflicts += worst > 1 ? worst - 1 : 0;
     }
   }
