@@ -76,7 +76,8 @@ object_member (JsonParser *parser G_GNUC_UNUSED,
   GHashTable *seen = g_ptr_array_index (names->open, names->open->len - 1);
 
   if (!g_hash_table_add (seen, g_strdup (name)) && !names->duplicate)
-    names->duplicate = g_strdup (name);
+    names->duplicate =
+        g_utf8_substring (name, 0, MIN (g_utf8_strlen (name, -1), 200));
 }
 
 static void

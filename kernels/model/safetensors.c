@@ -116,7 +116,10 @@ read_entry (MimiEntry *entry, JsonNode *node, const guint8 *data, guint64 size,
   if (!dtype || !JSON_NODE_HOLDS_VALUE (dtype) ||
       json_node_get_value_type (dtype) != G_TYPE_STRING)
     return corrupt (file, error, "tensor '%s' has no dtype", entry->name);
-  g_strlcpy (entry->dtype, json_node_get_string (dtype), sizeof entry->dtype);
+  if (g_strlcpy (entry->dtype, json_node_get_string (dtype),
+          sizeof entry->dtype) >= sizeof entry->dtype)
+    return corrupt (
+        file, error, "tensor '%s' has a dtype that is none", entry->name);
 
   n = get_integers (object, "shape", entry->shape, MIMI_MAX_DIMS);
   if (n < 0)
@@ -206,6 +209,13 @@ read_entries (const MimiFile *file, JsonObject *root, guint64 header,
 
     if (strcmp (name, "__metadata__") == 0)
       continue;
+    if (strlen (name) > MIMI_MAX_NAME) {
+      ok = corrupt (file, error,
+          "a tensor's name has %u bytes, at most %d are "
+          "supported",
+          (guint)strlen (name), MIMI_MAX_NAME);
+      break;
+    }
     entry = g_new0 (MimiEntry, 1);
     entry->name = g_strdup (name);
     entry->file = file;

@@ -15,7 +15,8 @@ G_BEGIN_DECLS
 #define MIMI_MAX_HEADER (32u << 20) /* bytes */
 #define MIMI_MAX_TENSORS 200000
 #define MIMI_MAX_DIMS 8
-#define MIMI_MAX_DEPTH 8 /* of nesting; a header needs 3 */
+#define MIMI_MAX_NAME 512 /* bytes; names end up in messages */
+#define MIMI_MAX_DEPTH 8  /* of nesting; a header needs 3 */
 
 typedef struct {
   gchar *name;

@@ -568,6 +568,48 @@ test_unknown (void)
   checkpoint_free (c);
 }
 
+/* Puts a tensor of zeros of another shape in the place of one. */
+static void
+replace (Checkpoint *c, const gchar *tensor, guint64 x, guint64 y, guint64 z)
+{
+  guint64 shape[3] = { x, y, z };
+
+  json_object_remove_member (c->header, tensor);
+  checkpoint_add (c, tensor, "F32", x * y * z, 4);
+  checkpoint_set_shape (c, tensor, 3, shape);
+}
+
+/* Sizes that make no frame of 1920 samples, or that are beyond the limits. */
+static void
+test_sizes (void)
+{
+  const gchar *up = "mimi.upsample.convtr.convtr.weight";
+  Checkpoint *c = checkpoint_load ("tiny-pocket");
+
+  replace (c, up, 64, 1, 16);
+  checkpoint_assert_bad (c, MIMI_ERROR_UNSUPPORTED, "a frame of 960 samples",
+      "expected 1920", NULL);
+  replace (c, up, 64, 1, 31);
+  checkpoint_assert_bad (c, MIMI_ERROR_UNSUPPORTED, "31 taps", NULL);
+  replace (c, up, 64, 1, 128);
+  checkpoint_assert_bad (
+      c, MIMI_ERROR_UNSUPPORTED, "upsampling is 128", "1 to 64", NULL);
+  replace (c, up, 64, 1, 32);
+  replace (c, "mimi.decoder.model.5.convtr.weight", 32, 16, 11);
+  checkpoint_assert_bad (c, MIMI_ERROR_UNSUPPORTED, "11 taps", NULL);
+  replace (c, "mimi.decoder.model.5.convtr.weight", 32, 16, 12);
+  checkpoint_assert_bad (
+      c, MIMI_ERROR_UNSUPPORTED, "a frame of 2304 samples", NULL);
+  checkpoint_free (c);
+
+  c = checkpoint_load ("tinyfull-moshi");
+  checkpoint_add (c, "quantizer.rvq_rest.vq.layers.40._codebook.embedding_sum",
+      "F32", 1, 4);
+  checkpoint_assert_bad (
+      c, MIMI_ERROR_UNSUPPORTED, "has 42 codebooks", "at most 32", NULL);
+  checkpoint_free (c);
+}
+
 static void
 test_no_decoder (void)
 {
@@ -612,6 +654,7 @@ main (int argc, char **argv)
   g_test_add_func ("/model/others", test_others);
   g_test_add_func ("/model/statistics", test_statistics);
   g_test_add_func ("/model/unknown", test_unknown);
+  g_test_add_func ("/model/sizes", test_sizes);
   g_test_add_func ("/model/no-decoder", test_no_decoder);
   return g_test_run ();
 }

@@ -47,6 +47,8 @@ assert_bad (const gchar *json, gsize size, gint code, const gchar *says)
   gconstpointer data = g_bytes_get_data (bytes, &length);
 
   g_assert_false (read_bytes (data, length, NULL, &error));
+  g_assert_true (g_utf8_validate (error->message, -1, NULL));
+  g_assert_cmpuint (strlen (error->message), <, 2000);
   error_assert (error, code, "test: ", says, NULL);
   g_bytes_unref (bytes);
 }
@@ -209,6 +211,25 @@ test_many (void)
   g_string_free (json, TRUE);
 }
 
+/* What is in a message has a sensible length and is UTF-8. */
+static void
+test_names (void)
+{
+  gchar *name = g_strnfill (100000, 'n');
+  gchar *json = g_strdup_printf ("{\"%s\":" T ("F32", "[]", "[0,4]") "}", name);
+
+  assert_bad (json, 4, CORRUPT, "a tensor's name has 100000 bytes");
+  g_free (json);
+  json = g_strdup_printf ("{\"%s\":1,\"%s\":1}", name, name);
+  assert_bad (json, 4, CORRUPT, "nnn' is there twice");
+  assert_bad ("{\"a\":" T ("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
+                           "\xc3\xa9\xc3\xa9\xc3\xa9",
+                  "[]", "[0,4]") "}",
+      4, CORRUPT, "tensor 'a' has a dtype that is none");
+  g_free (json);
+  g_free (name);
+}
+
 static void
 test_length (void)
 {
@@ -289,6 +310,7 @@ main (int argc, char **argv)
   g_test_add_func ("/safetensors/shapes", test_shapes);
   g_test_add_func ("/safetensors/json", test_json);
   g_test_add_func ("/safetensors/many", test_many);
+  g_test_add_func ("/safetensors/names", test_names);
   g_test_add_func ("/safetensors/length", test_length);
   g_test_add_func ("/safetensors/types", test_types);
   return g_test_run ();
