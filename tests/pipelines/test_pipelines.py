@@ -355,6 +355,20 @@ class Readme(PipelineCase):
                 if 'gst-launch-1.0' in block:
                     yield page.name, block
 
+    def test_properties(self):
+        """The table has the properties that the element has."""
+        script = ("import gi; gi.require_version('Gst', '1.0')\n"
+                  "from gi.repository import Gst; Gst.init(None)\n"
+                  "e = Gst.ElementFactory.make('mimidec')\n"
+                  "print(*[p.name for p in e.list_properties()\n"
+                  "        if p.owner_type.name == 'GstMimiDec'])")
+        done = subprocess.run([sys.executable, '-c', script], env=self.env,
+                              stdout=subprocess.PIPE, check=True, timeout=60)
+        table = re.search(r'^## Properties\n(.*?)^##',
+                          (TOP / 'README.md').read_text(), re.M | re.S)[1]
+        self.assertEqual(sorted(re.findall(r'^\| `([a-z-]+)`', table, re.M)),
+                         sorted(done.stdout.decode().split()))
+
     def test_pipelines(self):
         shutil.copytree(DEMO, self.folder / 'pipelines/demo')
         (self.folder / 'build').mkdir()
