@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "network.h"
+#include "tensor.h"
 
 #include <string.h>
 
@@ -155,7 +156,7 @@ bind_conv (Binder *b, MimiConv *conv, const gchar *name, guint index,
              SHAPE1 (conv->weight.shape[transposed ? 1 : 0]));
 }
 
-/* Whether `value`, which comes from tensor `what`, is in 1..max. */
+/* Whether `value`, which is called `what`, is in 1..max. */
 static gboolean
 check_limit (Binder *b, const gchar *what, guint64 value, guint64 max)
 {
@@ -471,6 +472,27 @@ check_frame (Binder *b)
       samples, MIMI_FRAME_SAMPLES);
 }
 
+/* Each size may be within its limit and their product be out of all reason: a
+ * file with holes is as large as it likes. */
+static gboolean
+check_weights (Binder *b)
+{
+  guint64 bytes = 0;
+  guint i;
+
+  for (i = 0; i < b->bound->len; i++) {
+    const MimiTensor *t = &g_array_index (b->bound, MimiBound, i).tensor;
+
+    bytes += mimi_tensor_get_length (t) * mimi_dtype_get_size (t->dtype);
+  }
+  if (bytes <= MIMI_MAX_WEIGHTS)
+    return TRUE;
+  return fail (b, MIMI_ERROR_UNSUPPORTED,
+      "its decoder has %" G_GUINT64_FORMAT
+      " bytes of weights, supported are at most %" G_GUINT64_FORMAT,
+      bytes, MIMI_MAX_WEIGHTS);
+}
+
 gboolean
 mimi_network_bind (MimiNames *names, MimiNetwork *network, MimiWeights *weights,
     GArray *bound, GArray *derived, GError **error)
@@ -479,7 +501,7 @@ mimi_network_bind (MimiNames *names, MimiNetwork *network, MimiWeights *weights,
   const gchar *unused;
 
   if (!bind_upsample (&b) || !bind_front (&b) || !bind_transformer (&b) ||
-      !bind_seanet (&b) || !check_frame (&b))
+      !bind_seanet (&b) || !check_frame (&b) || !check_weights (&b))
     return FALSE;
 
   unused = mimi_names_find_unused (names);

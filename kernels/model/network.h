@@ -14,6 +14,7 @@ G_BEGIN_DECLS
 #define MIMI_MAX_CHANNELS 16384 /* also the width */
 #define MIMI_MAX_FFN 65536
 #define MIMI_MAX_KERNEL 64
+#define MIMI_MAX_WEIGHTS ((guint64)4 << 30) /* bytes of the decoder's tensors */
 
 /* Weights that are not stored as they are used: they are made from several
  * tensors when they are first needed. */
