@@ -283,6 +283,40 @@ API (cuDevicePrimaryCtxRetain, CUcontext *context, CUdevice device)
   RETURN (CUDA_SUCCESS);
 }
 
+static void
+find_leak (SimAllocation *a, gpointer data)
+{
+  if (!a->is_module)
+    g_array_append_val ((GArray *)data, a->address);
+}
+
+/* With its last user a context goes, and all that was left in it: that is
+ * counted, since it should not have been there. */
+static void
+reset (struct SimContext *c)
+{
+  GArray *left = g_array_new (FALSE, FALSE, sizeof (guint64));
+  if (!c->sticky)
+    streams_run_all (c);
+  c->sticky = CUDA_SUCCESS;
+  sim_stats.leaks += c->modules->len + c->streams->len - 1;
+  while (c->modules->len) {
+    SimModule *module = c->modules->pdata[0];
+    g_ptr_array_remove_index (c->modules, 0);
+    sim_counts_keep (module);
+    sim_module_free (module);
+  }
+  for (guint i = c->streams->len; i-- > 0;)
+    if (c->streams->pdata[i] != c->legacy)
+      stream_free (c->streams->pdata[i]);
+  g_queue_clear_full (c->legacy->queue, node_unref);
+  sim_memory_foreach (find_leak, left);
+  sim_stats.leaks += left->len;
+  for (guint i = 0; i < left->len; i++)
+    sim_free (g_array_index (left, guint64, i));
+  g_array_unref (left);
+}
+
 API (cuDevicePrimaryCtxRelease_v2, CUdevice device)
 {
   CUresult r = api_enter (FALSE);
@@ -295,10 +329,8 @@ API (cuDevicePrimaryCtxRelease_v2, CUdevice device)
   struct SimContext *c = primary[device];
   if (!c || !c->retained)
     RETURN (CUDA_ERROR_INVALID_CONTEXT);
-  if (--c->retained == 0) {
-    streams_run_all (c);
-    c->sticky = CUDA_SUCCESS;
-  }
+  if (--c->retained == 0)
+    reset (c);
   RETURN (CUDA_SUCCESS);
 }
 

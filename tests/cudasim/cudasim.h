@@ -26,6 +26,8 @@ typedef struct {
   uint64_t live_host_allocations;
   uint64_t faults; /* all reports of all launches: */
   uint64_t races, uninitialised, early_reads;
+  uint64_t leaks; /* allocations, streams, modules that were left when the last
+                     user of the context released it */
 } CudasimCounters;
 
 typedef struct {

@@ -524,7 +524,7 @@ DO (cp_async) (SimWarp *w, const SimIns *i)
       return;
     memset (p, 0xff, i->size);
     if (w->checked) {
-      sim_race_shared (w, i, w->block, l, c.dst[l], i->size, SIM_WRITE, NULL);
+      sim_race_shared (w, i, w->block, l, c.dst[l], i->size, SIM_ISSUE, NULL);
       if (c.copy[l])
         sim_race (
             w, &from, l, c.src[l], PTX_SPACE_GLOBAL, c.copy[l], SIM_READ, NULL);
@@ -564,8 +564,7 @@ DO (cp_async_wait) (SimWarp *w, const SimIns *i)
       memset (p, 0, c->size);
       memcpy (p, sim_host (c->src[l]), c->copy[l]);
       if (w->checked)
-        sim_race_shared (
-            w, i, w->block, l, c->dst[l], c->size, SIM_WRITE, NULL);
+        sim_race_shared (w, i, w->block, l, c->dst[l], c->size, SIM_LAND, NULL);
     }
     done = k + 1;
   }

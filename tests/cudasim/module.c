@@ -31,6 +31,7 @@ place_variables (SimModule *module, gchar **log)
     SimAllocation *a = sim_alloc (MAX (var->size, 1), FALSE);
     if (!a)
       return FALSE;
+    a->is_module = TRUE;
     var->address = a->address;
     if (var->init)
       memcpy (sim_host (a->address), var->init, var->size);

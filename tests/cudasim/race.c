@@ -18,7 +18,8 @@
 
 #include <string.h>
 
-/* Stamps: clock, launch, strong, warp, lane. 0: never; 1: the host. */
+/* Stamps: clock, launch, strong, warp, lane. 0: never; 1: the host; 2: a copy
+ * is under way. */
 #define LANE_BITS 5
 #define AGENT_BITS 23
 #define ID_BITS 16
@@ -26,6 +27,7 @@
 #define ID_SHIFT (LANE_BITS + AGENT_BITS + 1)
 #define CLOCK_SHIFT (ID_SHIFT + ID_BITS)
 #define HOST 1
+#define PENDING 2
 #define THREAD_MASK (((guint64)1 << (LANE_BITS + AGENT_BITS)) - 1)
 #define MAX_CLOCK ((1u << (64 - CLOCK_SHIFT)) - 1)
 
@@ -163,6 +165,10 @@ complete (const SimWarp *w, guint64 stamp)
 static void
 who (const SimWarp *w, guint64 stamp, gchar *text, gsize size)
 {
+  if (stamp <= PENDING) {
+    g_snprintf (text, size, "this block");
+    return;
+  }
   guint agent = agent_of (stamp), per = w->block->n_warps;
   if (id_of (stamp) == w->launch->id)
     g_snprintf (text, size, "thread %u of block %u",
@@ -208,7 +214,7 @@ check_word (SimWarp *w, const SimIns *ins, SimShadow *s, guint lane,
 
   /* A kernel may load shared memory that it does not use, a row's padding: it
    * is NaN, and seen where it matters. */
-  if (access != SIM_WRITE && write == 0) {
+  if ((access == SIM_READ || access == SIM_ATOMIC) && write == 0) {
     sim_stats.uninitialised++;
     if (is_shared && !sim_config.shared_init)
       return;
@@ -216,10 +222,21 @@ check_word (SimWarp *w, const SimIns *ins, SimShadow *s, guint lane,
         "reads memory that nothing was written to");
     return;
   }
-  if (write > HOST) {
+  if (access == SIM_LAND) {
+    s->write = stamp_now (w, lane, FALSE);
+    return;
+  }
+  if (write == PENDING) {
+    race (w, ins, lane, address,
+        access == SIM_READ
+            ? "reads what a copy that nobody waited for brings to"
+            : "writes where a copy is still under way to",
+        write);
+    return;
+  }
+  if (write > PENDING) {
     if (id_of (write) == w->launch->id) {
-      if (!(strong && write & STRONG) && !ordered (w, lane, write) &&
-          !(same && access == SIM_WRITE))
+      if (!(strong && write & STRONG) && !ordered (w, lane, write) && !same)
         race (w, ins, lane, address,
             access == SIM_READ ? "reads what was written by"
                                : "writes what was written by",
@@ -246,7 +263,7 @@ check_word (SimWarp *w, const SimIns *ins, SimShadow *s, guint lane,
         early (w, ins, lane, address, "writes what was read by");
       }
     }
-    s->write = stamp_now (w, lane, strong);
+    s->write = access == SIM_ISSUE ? PENDING : stamp_now (w, lane, strong);
   } else {
     guint64 now = stamp_now (w, lane, strong);
     if ((s->read & THREAD_MASK) != (now & THREAD_MASK) ||

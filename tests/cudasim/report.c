@@ -99,6 +99,8 @@ static void
 count_live (SimAllocation *a, gpointer data)
 {
   Live *live = data;
+  if (a->is_module)
+    return;
   if (a->is_host) {
     live->hosts++;
   } else {
@@ -116,7 +118,7 @@ cudasim_counters (CudasimCounters *c)
   *c = (CudasimCounters){ s->bytes_up, s->bytes_down, s->bytes_across,
     s->copies_up, s->copies_down, s->copies_across, s->memsets, s->launches,
     s->graph_launches, s->waits, s->allocations, live.n, live.bytes, live.hosts,
-    s->faults, s->races, s->uninitialised, s->early_reads };
+    s->faults, s->races, s->uninitialised, s->early_reads, s->leaks };
 }
 
 CUDASIM_EXPORT void
@@ -236,12 +238,13 @@ cudasim_report (const char *path)
       "  \"allocations\": %llu, \"live_allocations\": %llu, "
       "\"live_bytes\": %llu,\n"
       "  \"faults\": %llu, \"races\": %llu, \"uninitialised\": %llu, "
-      "\"early_reads\": %llu,\n  \"kernels\": {\n",
+      "\"early_reads\": %llu, \"leaks\": %llu,\n  \"kernels\": {\n",
       sim_config.capability, N (sim_config.seed), N (c.copies_up),
       N (c.bytes_up), N (c.copies_down), N (c.bytes_down), N (c.copies_across),
       N (c.bytes_across), N (c.memsets), N (c.launches), N (c.graph_launches),
       N (c.waits), N (c.allocations), N (c.live_allocations), N (c.live_bytes),
-      N (c.faults), N (c.races), N (c.uninitialised), N (c.early_reads));
+      N (c.faults), N (c.races), N (c.uninitialised), N (c.early_reads),
+      N (c.leaks));
   GHashTable *all = collect ();
   GList *names =
       g_list_sort (g_hash_table_get_keys (all), (GCompareFunc)strcmp);

@@ -70,6 +70,7 @@ regroup (SimWarp *w)
     w->group[w->n_groups].pc = w->pc;
     w->group[w->n_groups].mask = w->mask;
     w->group[w->n_groups].parked = FALSE;
+    w->group[w->n_groups].leaving = 0;
     w->n_groups++;
   }
   for (guint i = 0; i < w->n_groups; i++)
@@ -106,7 +107,7 @@ regroup (SimWarp *w)
 void
 sim_branch (SimWarp *w, guint32 taken, guint32 target)
 {
-  w->group[w->n_groups++] = (SimGroup){ target, taken, FALSE };
+  w->group[w->n_groups++] = (SimGroup){ target, taken, FALSE, 0 };
   w->mask &= ~taken;
   regroup (w);
 }
@@ -114,6 +115,19 @@ sim_branch (SimWarp *w, guint32 taken, guint32 target)
 void
 sim_exit (SimWarp *w, guint32 lanes)
 {
+  const SimIns *code = w->launch->kernel->code;
+  /* To leave before a barrier is fine, to go around it is not. */
+  for (guint i = 0; i < w->n_groups; i++) {
+    const SimIns *at = &code[w->group[i].pc];
+    if (w->group[i].parked && at->kind == SIM_KIND_BARRIER &&
+        lanes & ~w->group[i].leaving) {
+      sim_fault (w, at, __builtin_ctz (w->group[i].mask), 0,
+          CUDA_ERROR_LAUNCH_FAILED,
+          "divergent: lanes %08x wait here, %08x went around it",
+          w->group[i].mask, lanes);
+      return;
+    }
+  }
   w->live &= ~lanes;
   w->block->n_live -= (guint)__builtin_popcount (lanes);
   w->mask = 0;
@@ -138,16 +152,21 @@ sim_gather (SimWarp *w, const SimIns *ins, guint32 wanted)
         wanted & ~w->live);
     return FALSE;
   }
+  const SimIns *code = w->launch->kernel->code;
   gboolean others = FALSE;
-  for (guint i = 0; i < w->n_groups; i++)
+  guint32 leaving = 0;
+  for (guint i = 0; i < w->n_groups; i++) {
     others |= !w->group[i].parked;
+    if (code[w->group[i].pc].op == OP_exit)
+      leaving |= w->group[i].mask;
+  }
   if (!others) {
     sim_fault (w, ins, __builtin_ctz (w->mask), 0, CUDA_ERROR_LAUNCH_FAILED,
         "divergent: lanes %08x are here, %08x were to come and are elsewhere",
         w->mask, wanted & ~w->mask);
     return FALSE;
   }
-  w->group[w->n_groups++] = (SimGroup){ w->pc - 1, w->mask, TRUE };
+  w->group[w->n_groups++] = (SimGroup){ w->pc - 1, w->mask, TRUE, leaving };
   w->mask = 0;
   w->stop = SIM_STOP_REGROUP;
   return FALSE;

@@ -194,6 +194,7 @@ struct _SimModule {
 typedef struct {
   guint32 pc, mask;
   gboolean parked; /* waits at a barrier or shuffle for other lanes */
+  guint32 leaving; /* parked: those that were about to exit then */
 } SimGroup;
 
 typedef enum {
@@ -347,7 +348,7 @@ struct _SimAllocation {
   guint64 address;
   gsize size;   /* as asked for */
   gsize mapped; /* as taken */
-  gboolean is_host;
+  gboolean is_host, is_module;
   struct _SimShadow *shadow; /* a word each */
 };
 
@@ -385,7 +386,8 @@ typedef struct _SimShadow {
   guint64 write, read, other; /* stamps; read and other: of two threads */
 } SimShadow;
 
-typedef enum { SIM_READ, SIM_WRITE, SIM_ATOMIC } SimAccess;
+/* ISSUE and LAND: the two ends of an asynchronous copy into shared memory. */
+typedef enum { SIM_READ, SIM_WRITE, SIM_ATOMIC, SIM_ISSUE, SIM_LAND } SimAccess;
 
 /* `value`: what is about to be written, or NULL; writing what is already there
  * is no race. */
@@ -411,7 +413,7 @@ typedef struct {
   guint64 bytes_up, bytes_down, bytes_across, copies_up, copies_down,
       copies_across, memsets;
   guint64 launches, graph_launches, waits, allocations;
-  guint64 faults, races, uninitialised, early_reads;
+  guint64 faults, races, uninitialised, early_reads, leaks;
 } SimStats;
 extern SimStats sim_stats;
 /* Before a module goes: its kernels' counts stay, by name. */
