@@ -246,6 +246,9 @@ sim_resolve (SimWarp *w, const SimIns *ins, guint lane, guint64 address,
   else
     sim_fault (w, ins, (gint)lane, address, CUDA_ERROR_ILLEGAL_ADDRESS,
         "%s of %u bytes in no live allocation%s", write ? "store" : "load",
-        size, address < SIM_GLOBAL_BASE ? " (is it a host address?)" : "");
+        size,
+        address - SIM_GLOBAL_BASE >= SIM_GLOBAL_SIZE
+            ? " (is it a host address?)"
+            : "");
   return NULL;
 }
