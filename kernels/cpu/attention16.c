@@ -106,6 +106,34 @@ mix (guint rows, const gfloat *values, guint dim, guint ring, guint first,
       v_store (out + r * 16 + v * VL, acc[r][v] * factor[v]);
 }
 
+TILE_FUNCTION
+score_tile (const gfloat *keys, const gfloat *q, guint dim, gfloat *scores)
+{
+  score (TILE_ROWS, keys, q, dim, scores);
+}
+
+TILE_FUNCTION
+mix_tile (const gfloat *values, guint dim, guint ring, guint first,
+    guint blocks, const gfloat *weights, const vf *factor, gfloat *out)
+{
+  mix (TILE_ROWS, values, dim, ring, first, blocks, weights, factor, out);
+}
+
+#if 16 % TILE_ROWS
+TILE_FUNCTION
+score_rest (const gfloat *keys, const gfloat *q, guint dim, gfloat *scores)
+{
+  score (16 % TILE_ROWS, keys, q, dim, scores);
+}
+#endif
+
+TILE_FUNCTION
+mix_pair (const gfloat *values, guint dim, guint ring, guint first,
+    guint blocks, const gfloat *weights, const vf *factor, gfloat *out)
+{
+  mix (2, values, dim, ring, first, blocks, weights, factor, out);
+}
+
 /* Adds HIDDEN to the scores of one block that query t must not see: key j is
  * `distance` + t - j positions back. */
 static void
@@ -157,9 +185,10 @@ attend (const gfloat *q, const gfloat *keys, const gfloat *values, guint dim,
 
     at = at + 1 == ring ? 0 : at + 1;
     for (j = 0; j + TILE_ROWS <= 16; j += TILE_ROWS)
-      score (TILE_ROWS, k + j, q, dim, scores + (b * 16 + j) * 16);
-    if (j < 16)
-      score (16 % TILE_ROWS, k + j, q, dim, scores + (b * 16 + j) * 16);
+      score_tile (k + j, q, dim, scores + (b * 16 + j) * 16);
+#if 16 % TILE_ROWS
+    score_rest (k + j, q, dim, scores + (b * 16 + j) * 16);
+#endif
   }
   for (guint b = 0; b < blocks; b++) {
     gint distance = (gint)(reach - b) * 16;
@@ -169,10 +198,10 @@ attend (const gfloat *q, const gfloat *keys, const gfloat *values, guint dim,
   }
   soften (scores, blocks * 16, dim, factor);
   for (d = 0; d + TILE_ROWS <= dim; d += TILE_ROWS)
-    mix (TILE_ROWS, values + d * 16, dim, ring, first, blocks, scores, factor,
+    mix_tile (values + d * 16, dim, ring, first, blocks, scores, factor,
         out + d * 16);
   for (; d + 2 <= dim; d += 2)
-    mix (2, values + d * 16, dim, ring, first, blocks, scores, factor,
+    mix_pair (values + d * 16, dim, ring, first, blocks, scores, factor,
         out + d * 16);
 }
 

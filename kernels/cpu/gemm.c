@@ -1,81 +1,117 @@
 /* The product that all linear layers and convolutions are, time-major.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
- * A tile is TILE_ROWS positions x 16 outputs: their sums stay in registers while k
- * runs, a position's value is broadcast, a panel's 16 weights are one or two
- * vectors. Panels are taken in blocks of K so that one stays in the first
- * cache while all positions pass; sums of a block are formed apart and added in
- * `sums`. Each is formed in the same order whatever the tile, so that neither
- * the shape of a tile nor the number of threads changes a bit.
+ * A tile is some positions x some panels of 16 outputs: their sums stay in
+ * registers while k runs, a position's value is broadcast, a panel's 16 weights
+ * are one or two vectors. A tile's positions stay in the first cache while all
+ * panels pass in order. Sums of 256 are formed apart and then added, in the
+ * same order whatever the tile, so that neither the shape of a tile nor the
+ * number of threads changes a bit.
  */
 #include "kernels.h"
 #include "vmath.h"
 
 #define BLOCK_K 256
-#define BLOCK_ROWS 96
+#define MANY_ROWS 96 /* from so many on, threads share positions */
 
+/* Positions and panels of a tile: 12 to 16 vectors of sums. For one or two
+ * positions, whose few sums would wait for themselves, more panels. */
+#if VL == 16
+#define ROWS 8
+#define PANELS 2
+#define PANELS_OF_FEW 4
+#else
+#define ROWS TILE_ROWS
+#define PANELS 1
+#define PANELS_OF_FEW 2
+#endif
+
+/* The panels are `apart` floats from each other; sums are [panel][row][16]. */
 INLINE void
-tile (guint rows, const gfloat *x, gsize x_stride, const gfloat *w, guint k,
-    gfloat *sums, gboolean first)
+tile (guint rows, guint panels, const gfloat *x, gsize x_stride,
+    const gfloat *w, gsize apart, guint k, gfloat *sums, gboolean first)
 {
-  vf acc[TILE_ROWS][VG];
+  vf acc[PANELS_OF_FEW][ROWS][VG];
 
-  UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
-      acc[r][v] = (vf){ 0 };
+  UNROLL for (guint p = 0; p < panels; p++)
+      UNROLL for (guint r = 0; r < rows; r++)
+          UNROLL for (guint v = 0; v < VG; v++) acc[p][r][v] = (vf){ 0 };
   for (guint i = 0; i < k; i++) {
-    vf wv[VG];
+    vf wv[PANELS_OF_FEW][VG];
 
-    UNROLL for (guint v = 0; v < VG; v++) wv[v] = v_load (w + i * 16 + v * VL);
+    UNROLL for (guint p = 0; p < panels; p++)
+    {
+      v_prefetch (w + p * apart + i * 16);
+      UNROLL for (guint v = 0; v < VG; v++) wv[p][v] =
+          v_load (w + p * apart + i * 16 + v * VL);
+    }
     UNROLL for (guint r = 0; r < rows; r++)
     {
       vf xv = v_set1 (x[r * x_stride + i]);
 
-      UNROLL for (guint v = 0; v < VG; v++) acc[r][v] =
-          v_fma (xv, wv[v], acc[r][v]);
+      UNROLL for (guint p = 0; p < panels; p++)
+          UNROLL for (guint v = 0; v < VG; v++) acc[p][r][v] =
+              v_fma (xv, wv[p][v], acc[p][r][v]);
     }
   }
-  UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
+  UNROLL for (guint p = 0; p < panels; p++)
+      UNROLL for (guint r = 0; r < rows; r++)
+          UNROLL for (guint v = 0; v < VG; v++)
   {
-    gfloat *sum = sums + r * 16 + v * VL;
+    gfloat *sum = sums + (p * ROWS + r) * 16 + v * VL;
 
     if (!first)
-      acc[r][v] += v_load (sum);
-    v_store (sum, acc[r][v]);
+      acc[p][r][v] += v_load (sum);
+    v_store (sum, acc[p][r][v]);
   }
 }
 
-#define TILE_CASE(n) \
-  case n: \
-    tile (n, x, x_stride, w, k, sums, first); \
-    break
+typedef void (*TileFunc) (const gfloat *x, gsize x_stride, const gfloat *w,
+    gsize apart, guint k, gfloat *sums, gboolean first);
 
-static void
-tile_rows (guint rows, const gfloat *x, gsize x_stride, const gfloat *w,
-    guint k, gfloat *sums, gboolean first)
-{
-  switch (rows) {
-    TILE_CASE (1);
-    TILE_CASE (2);
-#if TILE_ROWS >= 6
-    TILE_CASE (3);
-    TILE_CASE (4);
-    TILE_CASE (5);
-    TILE_CASE (6);
-#endif
-#if TILE_ROWS >= 16
-    TILE_CASE (7);
-    TILE_CASE (8);
-    TILE_CASE (9);
-    TILE_CASE (10);
-    TILE_CASE (11);
-    TILE_CASE (12);
-    TILE_CASE (13);
-    TILE_CASE (14);
-    TILE_CASE (15);
-    TILE_CASE (16);
-#endif
+#define TILE(rows, panels, name) \
+  TILE_FUNCTION \
+  name (const gfloat *x, gsize x_stride, const gfloat *w, gsize apart, \
+      guint k, gfloat *sums, gboolean first) \
+  { \
+    tile (rows, panels, x, x_stride, w, apart, k, sums, first); \
   }
-}
+
+#define TILES(rows) \
+  TILE (rows, 1, tile_##rows##_single) \
+  TILE (rows, (rows <= 2 ? PANELS_OF_FEW : PANELS), tile_##rows)
+
+TILES (1)
+TILES (2)
+#if ROWS >= 6
+TILES (3)
+TILES (4)
+TILES (5)
+TILES (6)
+#endif
+#if ROWS >= 8
+TILES (7)
+TILES (8)
+#endif
+
+/* By the number of rows; as many panels as fit, and one. */
+static const struct {
+  TileFunc several, single;
+} tiles[ROWS + 1] = {
+  { NULL, NULL },
+  { tile_1, tile_1_single },
+  { tile_2, tile_2_single },
+#if ROWS >= 6
+  { tile_3, tile_3_single },
+  { tile_4, tile_4_single },
+  { tile_5, tile_5_single },
+  { tile_6, tile_6_single },
+#endif
+#if ROWS >= 8
+  { tile_7, tile_7_single },
+  { tile_8, tile_8_single },
+#endif
+};
 
 INLINE void
 finish (const MimiCpuGemm *g, MimiCpuEpilogue epilogue, guint row, guint rows,
@@ -143,26 +179,30 @@ finish_rows (
 void
 mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
 {
-  gfloat sums[BLOCK_ROWS * 16] __attribute__ ((aligned (64)));
+  gfloat sums[PANELS_OF_FEW * ROWS * 16] __attribute__ ((aligned (64)));
   guint first = 0, end = (g->w->n + 15) / 16, row = 0, last_row = g->rows;
+  gsize apart = (gsize)g->w->k * 16;
 
   /* many positions share few weights; few positions share many */
-  if (g->rows >= BLOCK_ROWS)
+  if (g->rows >= MANY_ROWS)
     mimi_cpu_share (&share, g->rows, &row, &last_row);
   else
     mimi_cpu_share (&share, end, &first, &end);
-  for (; row < last_row; row += BLOCK_ROWS) {
-    guint rows = MIN (BLOCK_ROWS, last_row - row);
+  for (; row < last_row; row += ROWS) {
+    guint rows = MIN (ROWS, last_row - row);
+    guint several = rows <= 2 ? PANELS_OF_FEW : PANELS;
+    const gfloat *x = g->x + row * g->x_stride;
 
-    for (guint panel = first; panel < end; panel++) {
-      const gfloat *w = g->w->panels + (gsize)panel * g->w->k * 16;
+    for (guint panel = first; panel < end;) {
+      guint panels = panel + several <= end ? several : 1;
+      TileFunc func = panels > 1 ? tiles[rows].several : tiles[rows].single;
+      const gfloat *w = g->w->panels + panel * apart;
 
       for (guint k = 0; k < g->w->k; k += BLOCK_K)
-        for (guint r = 0; r < rows; r += TILE_ROWS)
-          tile_rows (MIN (TILE_ROWS, rows - r),
-              g->x + (row + r) * g->x_stride + k, g->x_stride, w + k * 16,
-              MIN (BLOCK_K, g->w->k - k), sums + r * 16, k == 0);
-      finish_rows (g, row, rows, panel * 16, sums);
+        func (x + k, g->x_stride, w + (gsize)k * 16, apart,
+            MIN (BLOCK_K, g->w->k - k), sums, k == 0);
+      for (guint p = 0; p < panels; p++, panel++)
+        finish_rows (g, row, rows, panel * 16, sums + p * ROWS * 16);
     }
   }
 }

@@ -11,7 +11,20 @@
 #include "vmath.h"
 
 #define BLOCK_K 256
-#define AHEAD 1024 /* floats: how far before its use a weight is asked for */
+INLINE void
+step (guint rows, const gfloat *w, const gfloat *x, vf acc[TILE_ROWS][VG])
+{
+  vf xv[VG];
+
+  UNROLL for (guint v = 0; v < VG; v++) xv[v] = v_load (x + v * VL);
+  UNROLL for (guint r = 0; r < rows; r++)
+  {
+    vf wv = v_set1 (w[r]);
+
+    UNROLL for (guint v = 0; v < VG; v++) acc[r][v] =
+        v_fma (wv, xv[v], acc[r][v]);
+  }
+}
 
 INLINE void
 tile (guint rows, const gfloat *w, const gfloat *x, gsize x_stride, guint taps,
@@ -21,21 +34,11 @@ tile (guint rows, const gfloat *w, const gfloat *x, gsize x_stride, guint taps,
 
   UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
       acc[r][v] = (vf){ 0 };
-  for (guint c = 0; c < channels; c++, x += x_stride) {
+  for (guint c = 0; c < channels; c++, x += x_stride)
     for (guint tap = 0; tap < taps; tap++, w += rows) {
-      vf xv[VG];
-
-      PREFETCH (w + AHEAD);
-      UNROLL for (guint v = 0; v < VG; v++) xv[v] = v_load (x + tap + v * VL);
-      UNROLL for (guint r = 0; r < rows; r++)
-      {
-        vf wv = v_set1 (w[r]);
-
-        UNROLL for (guint v = 0; v < VG; v++) acc[r][v] =
-            v_fma (wv, xv[v], acc[r][v]);
-      }
+      v_prefetch (w);
+      step (rows, w, x + tap, acc);
     }
-  }
   UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
   {
     gfloat *sum = sums + r * 16 + v * VL;
@@ -46,20 +49,29 @@ tile (guint rows, const gfloat *w, const gfloat *x, gsize x_stride, guint taps,
   }
 }
 
+#define TILE(name, rows, taps) \
+  TILE_FUNCTION \
+  name (const gfloat *w, const gfloat *x, gsize x_stride, guint n_taps, \
+      guint channels, gfloat *sums, gboolean first) \
+  { \
+    (void)n_taps; \
+    tile (rows, w, x, x_stride, taps, channels, sums, first); \
+  }
+
+TILE (tile_linear, TILE_ROWS, 1)
+TILE (tile_taps, TILE_ROWS, n_taps)
+TILE (tile_four, MIN (4, TILE_ROWS), n_taps)
+
 static void
 tile_panel (guint rows, const gfloat *w, const gfloat *x, gsize x_stride,
     guint taps, guint channels, gfloat *sums, gboolean first)
 {
-  if (rows != TILE_ROWS) {
-    if (taps == 1)
-      tile (MIN (4, TILE_ROWS), w, x, x_stride, 1, channels, sums, first);
-    else
-      tile (MIN (4, TILE_ROWS), w, x, x_stride, taps, channels, sums, first);
-  } else if (taps == 1) {
-    tile (TILE_ROWS, w, x, x_stride, 1, channels, sums, first);
-  } else {
-    tile (TILE_ROWS, w, x, x_stride, taps, channels, sums, first);
-  }
+  if (rows != TILE_ROWS)
+    tile_four (w, x, x_stride, taps, channels, sums, first);
+  else if (taps == 1)
+    tile_linear (w, x, x_stride, taps, channels, sums, first);
+  else
+    tile_taps (w, x, x_stride, taps, channels, sums, first);
 }
 
 INLINE void

@@ -10,7 +10,8 @@ recall16 (gfloat *rows, const gfloat *memory, guint channels, guint n)
 {
   for (guint c = 0; c < channels; c++)
     for (guint i = 0; i < n; i++)
-      rows[c * MIMI_CPU_STRIDE16 + MIMI_CPU_HALO16 - n + i] = memory[c * n + i];
+      rows[c * MIMI_CPU_STRIDE16 + MIMI_CPU_HALO16 - n + i] =
+          memory[i * channels + c];
 }
 
 static void
@@ -18,7 +19,7 @@ remember16 (const gfloat *rows, gfloat *memory, guint channels, guint n)
 {
   for (guint c = 0; c < channels; c++)
     for (guint i = 0; i < n; i++)
-      memory[c * n + i] =
+      memory[i * channels + c] =
           rows[c * MIMI_CPU_STRIDE16 + MIMI_CPU_STRIDE16 - n + i];
 }
 

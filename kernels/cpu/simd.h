@@ -51,6 +51,9 @@ typedef uint16_t vh_unaligned
 
 #define INLINE static inline __attribute__ ((always_inline, unused))
 
+/* A tile is a function of its own: within a larger one, registers are spilled. */
+#define TILE_FUNCTION static __attribute__ ((noinline, unused)) void
+
 /* Loops over the registers of a tile: they must disappear. */
 #if defined(__clang__)
 #define UNROLL _Pragma ("clang loop unroll(full)")
@@ -179,21 +182,44 @@ v_sum (vf x)
 INLINE void
 v_store_part (gfloat *p, vf x, guint n)
 {
-  if (n == VL)
+#if VL == 16
+  _mm512_mask_storeu_ps (p, (__mmask16)(0xffffu >> (16 - n)), x);
+#else
+  if (n == VL) {
     v_store (p, x);
-  else
-    memcpy (p, &x, n * sizeof (gfloat));
+    return;
+  }
+#if VL == 8
+  if (n >= 4) {
+    _mm_storeu_ps (p, _mm256_castps256_ps128 (x));
+    x = _mm256_permute2f128_ps (x, x, 1);
+    p += 4;
+    n -= 4;
+  }
+#endif
+  for (guint i = 0; i < n; i++)
+    p[i] = x[i];
+#endif
 }
 
 INLINE vf
 v_load_part (const gfloat *p, guint n)
 {
+#if VL == 16
+  return _mm512_maskz_loadu_ps ((__mmask16)(0xffffu >> (16 - n)), p);
+#else
   vf x = { 0 };
 
   if (n == VL)
     return v_load (p);
-  memcpy (&x, p, n * sizeof (gfloat));
+#if VL == 8
+  if (n == 4)
+    return _mm256_zextps128_ps256 (_mm_loadu_ps (p));
+#endif
+  for (guint i = 0; i < n; i++)
+    x[i] = p[i];
   return x;
+#endif
 }
 
 /* VL bfloat16 numbers, widened: exact. */
@@ -213,4 +239,14 @@ v_load_bf16 (const uint16_t *p)
 #endif
 }
 
-#define PREFETCH(p) __builtin_prefetch ((p), 0, 3)
+/* Weights are asked for twice: from memory into the second cache long before
+ * their use, and from there into the first. Either alone is a fifth slower. */
+#define NEAR_AHEAD 256 /* floats */
+#define FAR_AHEAD 2048
+
+INLINE void
+v_prefetch (const gfloat *p)
+{
+  __builtin_prefetch (p + NEAR_AHEAD, 0, 3);
+  __builtin_prefetch (p + FAR_AHEAD, 0, 2);
+}
