@@ -140,19 +140,20 @@ apply_beside (const gchar *path, MimiNetwork *net, guint *says, gchar **used,
 static gboolean
 apply_named (const gchar *config, MimiNetwork *net, guint *says, GError **error)
 {
-  switch (mimi_config_apply (config, TRUE, net, says, error)) {
-    case MIMI_CONFIG_APPLIED:
-      return TRUE;
-    case MIMI_CONFIG_OTHER:
-      g_set_error (error, MIMI_ERROR, MIMI_ERROR_CONFIG,
-          "%s: does not describe a Mimi decoder: expected transformers' "
-          "config.json of a mimi or pocket_tts_audio_tokenizer model, or one "
-          "with a part 'codec_config' or 'mimi', or a YAML of pocket-tts",
-          config);
-      return FALSE;
-    default:
-      return FALSE;
-  }
+  MimiConfigResult result = mimi_config_apply (config, TRUE, net, says, error);
+
+  if (result == MIMI_CONFIG_APPLIED && *says != 0)
+    return TRUE;
+  if (result == MIMI_CONFIG_APPLIED || result == MIMI_CONFIG_OTHER)
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_CONFIG,
+        "%s: %s: expected transformers' config.json of a mimi or "
+        "pocket_tts_audio_tokenizer model, or one with a part 'codec_config' "
+        "or 'mimi', or a YAML of pocket-tts",
+        config,
+        *says == 0 && result == MIMI_CONFIG_APPLIED
+            ? "tells nothing that the tensors do not"
+            : "does not describe a Mimi decoder");
+  return FALSE;
 }
 
 /* ------------------------------------------------------------- settling --- */
@@ -200,68 +201,82 @@ apply_fallback (MimiNetwork *net, guint said)
     net->window = 250;
 }
 
+/* Adds to `warning`, which may be NULL, that `names` were assumed. */
+static void
+warn_of_fallback (const MimiNetwork *net, const gchar *path, const gchar *names,
+    gchar **warning)
+{
+  gchar *before = *warning;
+
+  *warning = g_strdup_printf (
+      "%s%s%s: neither a configuration nor the table of published decoders "
+      "tells %s of a network of width %u with a feed-forward width of %u and a "
+      "first kernel of %u: assumed %u heads and a window of %u positions. If "
+      "it sounds wrong, name its config.json",
+      before ? before : "", before ? "; " : "", path, names, net->width,
+      net->ffn, net->first_kernel, net->heads, net->window);
+  g_free (before);
+}
+
+static gboolean
+check_heads (const MimiNetwork *net, const gchar *path, GError **error)
+{
+  if (net->head_dim % 2 == 0 && net->head_dim <= MIMI_MAX_HEAD_DIM)
+    return TRUE;
+  g_set_error (error, MIMI_ERROR, MIMI_ERROR_UNSUPPORTED,
+      "%s: width %u and %u heads make heads of %u, supported are even sizes up "
+      "to %d; name the config.json that tells the heads",
+      path, net->width, net->heads, net->head_dim, MIMI_MAX_HEAD_DIM);
+  return FALSE;
+}
+
 gboolean
 mimi_settle (MimiNetwork *net, MimiGelu gelu, const gchar *path,
     gboolean beside, const gchar *config, gchar **rules, gchar **warning,
     GError **error)
 {
   const guint needed = MIMI_SAYS_HEADS | MIMI_SAYS_WINDOW;
-  GString *text = g_string_new (NULL);
-  gchar *used = NULL, *names;
+  gchar *used = g_strdup (config), *names;
+  GString *text;
   guint said = 0;
-  gboolean ok;
 
   net->gelu = gelu;
   net->norm_eps = 1e-5;
   net->rope_theta = 10000;
-  if (config) {
-    ok = apply_named (config, net, &said, error);
-    used = g_strdup (config);
-  } else {
-    ok = !beside || apply_beside (path, net, &said, &used, warning, error);
+  if (config
+          ? !apply_named (config, net, &said, error)
+          : beside && !apply_beside (path, net, &said, &used, warning, error)) {
+    g_free (used);
+    return FALSE;
   }
 
-  if (ok && used) {
+  text = g_string_new (NULL);
+  if (used) {
     names = spell (said);
     g_string_append_printf (text, "%s from %s; ", names, used);
     g_free (names);
   }
-  names = spell (needed & ~said);
-  if (ok && (said & needed) != needed && apply_published (net, said)) {
-    g_string_append_printf (
-        text, "%s from the table of published decoders; ", names);
-  } else if (ok && (said & needed) != needed) {
-    apply_fallback (net, said);
-    g_string_append_printf (text, "%s by the fallback; ", names);
-    g_free (*warning);
-    *warning = g_strdup_printf (
-        "%s: neither a configuration nor the table of published decoders "
-        "tells %s of a network of width %u with a feed-forward width of %u and "
-        "a first kernel of %u: assumed %u heads and a window of %u positions. "
-        "If it sounds wrong, name its config.json",
-        path, names, net->width, net->ffn, net->first_kernel, net->heads,
-        net->window);
-  }
-  g_free (names);
-
-  if (ok) {
-    net->head_dim = net->width / net->heads;
-    if (!(said & MIMI_SAYS_GELU))
-      g_string_append (text, "GELU as this layout usually has it; ");
-    g_string_append_printf (text,
-        "heads %u of %u, window %u, GELU %s, RoPE period %g, norm epsilon %g",
-        net->heads, net->head_dim, net->window,
-        net->gelu == MIMI_GELU_TANH ? "tanh" : "erf", net->rope_theta,
-        net->norm_eps);
-    if (net->head_dim % 2 != 0 || net->head_dim > MIMI_MAX_HEAD_DIM) {
-      ok = FALSE;
-      g_set_error (error, MIMI_ERROR, MIMI_ERROR_UNSUPPORTED,
-          "%s: width %u and %u heads make heads of %u, supported are even "
-          "sizes up to %d; name the config.json that tells the heads",
-          path, net->width, net->heads, net->head_dim, MIMI_MAX_HEAD_DIM);
+  if ((said & needed) != needed) {
+    names = spell (needed & ~said);
+    if (apply_published (net, said)) {
+      g_string_append_printf (
+          text, "%s from the table of published decoders; ", names);
+    } else {
+      apply_fallback (net, said);
+      warn_of_fallback (net, path, names, warning);
+      g_string_append_printf (text, "%s by the fallback; ", names);
     }
+    g_free (names);
   }
-  g_free (used);
+  if (!(said & MIMI_SAYS_GELU))
+    g_string_append (text, "GELU as this layout usually has it; ");
+  net->head_dim = net->width / net->heads;
+  g_string_append_printf (text,
+      "heads %u of %u, window %u, GELU %s, RoPE period %g, norm epsilon %g",
+      net->heads, net->head_dim, net->window,
+      net->gelu == MIMI_GELU_TANH ? "tanh" : "erf", net->rope_theta,
+      net->norm_eps);
   *rules = g_string_free (text, FALSE);
-  return ok;
+  g_free (used);
+  return check_heads (net, path, error);
 }
