@@ -55,7 +55,8 @@ check_outline (const gchar *json, gsize length, guint max_depth, GError **error)
 /* json-glib keeps the last of several members of one name; they are noticed
  * while it parses. One set of names for each object that is open. */
 typedef struct {
-  GPtrArray *open;
+  GPtrArray *sets; /* the first `open` are in use, the rest are empty */
+  guint open;
   gchar *duplicate;
 } Names;
 
@@ -64,8 +65,10 @@ object_start (JsonParser *parser G_GNUC_UNUSED, gpointer user_data)
 {
   Names *names = user_data;
 
-  g_ptr_array_add (names->open,
-      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL));
+  if (names->open == names->sets->len)
+    g_ptr_array_add (names->sets,
+        g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL));
+  names->open++;
 }
 
 static void
@@ -73,7 +76,7 @@ object_member (JsonParser *parser G_GNUC_UNUSED,
     JsonObject *object G_GNUC_UNUSED, const gchar *name, gpointer user_data)
 {
   Names *names = user_data;
-  GHashTable *seen = g_ptr_array_index (names->open, names->open->len - 1);
+  GHashTable *seen = g_ptr_array_index (names->sets, names->open - 1);
 
   if (!g_hash_table_add (seen, g_strdup (name)) && !names->duplicate)
     names->duplicate =
@@ -86,7 +89,7 @@ object_end (JsonParser *parser G_GNUC_UNUSED, JsonObject *object G_GNUC_UNUSED,
 {
   Names *names = user_data;
 
-  g_ptr_array_set_size (names->open, names->open->len - 1);
+  g_hash_table_remove_all (g_ptr_array_index (names->sets, --names->open));
 }
 
 JsonNode *
@@ -95,7 +98,7 @@ mimi_json_parse (
 {
   JsonParser *parser;
   JsonNode *root = NULL;
-  Names names = { NULL, NULL };
+  Names names = { NULL, 0, NULL };
 
   if (!g_utf8_validate_len (text, length, NULL)) {
     g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
@@ -105,7 +108,7 @@ mimi_json_parse (
   if (!check_outline (text, length, max_depth, error))
     return NULL;
 
-  names.open =
+  names.sets =
       g_ptr_array_new_with_free_func ((GDestroyNotify)g_hash_table_unref);
   parser = json_parser_new ();
   g_signal_connect (parser, "object-start", G_CALLBACK (object_start), &names);
@@ -122,7 +125,7 @@ mimi_json_parse (
     }
   }
   g_object_unref (parser);
-  g_ptr_array_unref (names.open);
+  g_ptr_array_unref (names.sets);
   g_free (names.duplicate);
   return root;
 }

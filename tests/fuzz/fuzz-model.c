@@ -49,7 +49,8 @@ LLVMFuzzerCustomMutator (guint8 *data, gsize size, gsize max_size, guint seed)
   tail = g_memdup2 (data + 8 + header, rest);
   header = LLVMFuzzerMutate (data + 8, header, room);
   memcpy (data, &header, 8);
-  memcpy (data + 8 + header, tail, rest);
+  if (rest > 0)
+    memcpy (data + 8 + header, tail, rest);
   g_free (tail);
   return 8 + header + rest;
 }

@@ -175,6 +175,11 @@ test_json (void)
   assert_bad ("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F16\",\"shape\":[2],"
               "\"data_offsets\":[0,8]}}",
       8, CORRUPT, "'dtype' is there twice");
+  /* also around an object that is empty */
+  assert_bad (
+      "{\"a\":" T ("F32", "[2]", "[0,8]") ",\"__metadata__\":{},\"a\":" T (
+          "F32", "[2]", "[8,16]") "}",
+      16, CORRUPT, "'a' is there twice");
   assert_good ("{\"shape\":" T ("F32", "[2]", "[0,8]") ",\"dtype\":" T (
                    "F32", "[2]", "[8,16]") "}",
       16, 2);
