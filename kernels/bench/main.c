@@ -146,5 +146,10 @@ main (int argc, char **argv)
     g_printerr ("mimi-bench: %s\n", error->message);
   g_clear_error (&error);
   g_strfreev (paths);
+  g_free (o.config);
+  g_free (o.backend);
+  g_free (o.input);
+  g_free (o.output);
+  g_free (o.trace);
   return good ? 0 : 1;
 }
