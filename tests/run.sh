@@ -81,7 +81,7 @@ if configure_build "$@" && compile_build; then
   rm -f "$build/meson-logs/testlog.json"
   status=0
   # shellcheck disable=SC2086 # one option or none
-  timeout $foreground --kill-after=30 3000 \
+  timeout $foreground --kill-after=30 2400 \
     nice meson test -C "$build" --print-errorlogs --num-processes "$(nproc)" \
     2>&1 || status=$?
   if "$python" tests/results.py "$build" >"$build/counts"; then
@@ -94,9 +94,9 @@ if configure_build "$@" && compile_build; then
     failed=$((failed + 1)) failures="$failures meson-test"
   fi
   if [ "$quick" = no ]; then
-    for name in fuzz/run sanitize valgrind; do
-      [ ! -x tests/$name.sh ] || check 1200 "${name%/run}" tests/$name.sh
-    done
+    check 400 fuzz tests/fuzz/run.sh
+    check 1200 sanitize tests/sanitize.sh
+    check 1200 valgrind tests/valgrind.sh
   fi
 else
   failed=$((failed + 1)) failures="$failures build"
