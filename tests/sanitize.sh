@@ -11,6 +11,7 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 cd "$top"
 . pipelines/setup.sh
+. tests/plugins.sh
 case ${1:-} in -h | --help) print_help; exit 0 ;; esac
 
 folder=$top/build-sanitize
@@ -21,7 +22,9 @@ nice ninja -C "$folder" >&2
 
 # In the tests' own process: the scanner of plugins has no sanitizer in it.
 export GST_REGISTRY_FORK=no
-export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:abort_on_error=1
+use_plugins "$folder/plugins"
+export GST_PLUGIN_SYSTEM_PATH=$folder/plugins
+export ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=8:strict_string_checks=1:abort_on_error=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export LSAN_OPTIONS=suppressions="$top/tests/lsan.supp":print_suppressions=0
 # What a process of ASan's weighs says nothing.
@@ -29,7 +32,7 @@ export GST_CHECKS_IGNORE=a_second_element_costs_its_state_only
 
 if [ $# -eq 0 ]; then
   # shellcheck disable=SC2046 # one word a test
-  set -- $(meson test -C "$folder" --list --no-suite pipelines 2>/dev/null \
+  set -- $(meson test -C "$folder" --list --no-suite pipelines --no-suite soak 2>/dev/null \
     | sed 's/.* \/ //; s/ *$//' | grep -vx scan)
 fi
 nice meson test -C "$folder" --no-rebuild --print-errorlogs \

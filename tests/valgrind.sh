@@ -11,6 +11,7 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 cd "$top"
 . pipelines/setup.sh
+. tests/plugins.sh
 case ${1:-} in -h | --help) print_help; exit 0 ;; esac
 command -v valgrind >/dev/null || { say 'no valgrind here'; exit 77; }
 
@@ -22,6 +23,8 @@ nice ninja -C "$folder" >&2
 # One process, so that what is left at its end is looked at once; GLib's own
 # slices and caches are in the way of finding leaks.
 export CK_FORK=no CK_DEFAULT_TIMEOUT=0 G_SLICE=always-malloc GST_REGISTRY_FORK=no
+export GST_PLUGIN_SYSTEM_PATH=$folder/plugins
+use_plugins "$folder/plugins"
 export GST_CHECKS_IGNORE=a_second_element_costs_its_state_only
 
 # run NAMES [PATTERNS]: tests of the element, of each those that match.
