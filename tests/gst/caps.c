@@ -144,12 +144,9 @@ expect_refusal (const Bad *is)
 GST_START_TEST (caps_that_are_refused_with_a_reason)
 {
   const Bad *is = &bad[__i__];
-  GstCaps *caps = gst_caps_from_string (is->caps);
-  GstEvent *event = gst_event_new_caps (caps);
 
-  gst_caps_unref (caps);
   gst_harness_push_event (h, gst_event_new_stream_start ("bad"));
-  gst_harness_push_event (h, event);
+  push_caps (h, is->caps);
   expect_refusal (is);
   /* Once, though the caps are sent again with the next event... */
   push_segment (h, GST_FORMAT_TIME, 1, 0, 0);
@@ -158,8 +155,7 @@ GST_START_TEST (caps_that_are_refused_with_a_reason)
   gst_element_set_state (h->element, GST_STATE_READY);
   gst_element_set_state (h->element, GST_STATE_PLAYING);
   gst_harness_push_event (h, gst_event_new_stream_start ("again"));
-  gst_harness_push_event (
-      h, gst_event_new_caps (gst_caps_from_string (is->caps)));
+  push_caps (h, is->caps);
   expect_refusal (is);
 }
 GST_END_TEST;
@@ -315,9 +311,7 @@ GST_START_TEST (after_refused_caps_good_ones_work)
 {
   gst_harness_set_src_caps_str (h, LATENT);
   push_rows (h, 1, NONE);
-  gst_harness_push_event (
-      h, gst_event_new_caps (gst_caps_from_string (
-             "audio/x-mimi-latent,rate=24000,channels=1,dims=64")));
+  push_caps (h, "audio/x-mimi-latent,rate=24000,channels=1,dims=64");
   expect_error (h->element, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, "64");
   gst_harness_set_src_caps_str (h, LATENT ",format=F16LE");
   push_bytes (h, 64);

@@ -161,6 +161,15 @@ get_stat (GstElement *element, const gchar *name)
   return value;
 }
 
+void
+push_caps (GstHarness *h, const gchar *text)
+{
+  GstCaps *caps = gst_caps_from_string (text);
+
+  gst_harness_push_event (h, gst_event_new_caps (caps));
+  gst_caps_unref (caps);
+}
+
 GstBuffer *
 buffer_of (gconstpointer data, gsize size, GstClockTime pts)
 {

@@ -38,6 +38,9 @@ void drop_messages (GstElement *element);
 /* A number of `stats`. */
 guint64 get_stat (GstElement *element, const gchar *name);
 
+/* The event alone, whatever becomes of it. */
+void push_caps (GstHarness *h, const gchar *text);
+
 GstBuffer *buffer_of (gconstpointer data, gsize size, GstClockTime pts);
 /* Everything that waits in the harness, in one piece (transfer full). */
 GByteArray *pull_bytes (GstHarness *h);

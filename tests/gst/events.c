@@ -234,8 +234,7 @@ GST_START_TEST (equal_caps_change_nothing)
 {
   push_rows (h, 1, NONE);
   push_bytes (h, 100);
-  gst_harness_push_event (
-      h, gst_event_new_caps (gst_caps_from_string (LATENT)));
+  push_caps (h, LATENT);
   push_bytes (h, 28);
   pull_frames (h, 1, 1, 0);
   pull_frames (h, 1, 2, FRAME);
@@ -358,8 +357,7 @@ GST_START_TEST (bytes_segments_work)
 
   h = mimi_harness_new ("model", "fake", NULL);
   gst_harness_push_event (h, gst_event_new_stream_start ("bytes"));
-  gst_harness_push_event (
-      h, gst_event_new_caps (gst_caps_from_string (LATENT)));
+  push_caps (h, LATENT);
   push_segment (h, GST_FORMAT_BYTES, 1, 0, 0);
   push_rows (h, 2, NONE);
   pull_frames (h, 2, 1, 0);
@@ -367,8 +365,7 @@ GST_START_TEST (bytes_segments_work)
   gst_element_set_state (h->element, GST_STATE_READY);
   gst_element_set_state (h->element, GST_STATE_PLAYING);
   gst_harness_push_event (h, gst_event_new_stream_start ("again"));
-  gst_harness_push_event (
-      h, gst_event_new_caps (gst_caps_from_string (LATENT)));
+  push_caps (h, LATENT);
   push_segment (h, GST_FORMAT_BYTES, 1, 0, 0);
   push_rows (h, 1, NONE);
   pull_frames (h, 1, 1, 0);

@@ -103,8 +103,7 @@ GST_START_TEST (errors_of_caps)
 
   fake_fail (FAKE_SET_ROWS, MIMI_ERROR_INPUT);
   gst_harness_push_event (h, gst_event_new_stream_start ("bad"));
-  gst_harness_push_event (
-      h, gst_event_new_caps (gst_caps_from_string (LATENT)));
+  push_caps (h, LATENT);
   expect_error (
       h->element, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, "of the fake");
   mimi_harness_free (h);
