@@ -46,11 +46,9 @@ if [ $# -gt 0 ]; then
   exit
 fi
 run 'caps events faults properties'
-run 'audio lifecycle models launch' "$(printf '%s,' \
-  s16_is_the_float_clipped_and_rounded a_bad_latent_is_silence* \
-  another_number_of_codebooks* rows_without_a_token_leave_no_trace \
-  an_utterance_sounds_the_same_after_another vectors_of_the_networks_width* \
-  the_pcm_does_not_depend_on_threads without_statistics* \
-  the_model_is_open_in_ready* a_state_change_ends_decoding failures_leave* \
-  no_* not_a_* half_* a_weight_* a_configuration_* a_folder_* \
-  latents_on_a_pipe a_burst_* an_appsrc_* the_first_error_*)"
+# Enough to go through opening, decoding, concealing and changing caps.
+run 'audio lifecycle launch' "$(printf '%s,' \
+  'another_number_of_codebooks*' 'vectors_of_the_networks_width*' \
+  'without_statistics*' 'a_bad_half_float*' 'the_model_is_open_in_ready*' \
+  'another_model_is_not_shared' 'the_first_error_says*')"
+run models
