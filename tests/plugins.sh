@@ -12,8 +12,8 @@ use_plugins ()
   local installed name
   installed=$(pkg-config --variable=pluginsdir gstreamer-1.0)
   mkdir -p "$1"
-  for name in app audioconvert audioparsers audioresample coreelements flac \
-    gdp mpegtsmux ogg opus rtp voaacenc wavenc; do
+  for name in app audioconvert audioparsers audioresample coreelements \
+    coretracers flac gdp mpegtsmux ogg opus rtp voaacenc wavenc; do
     [ ! -e "$installed/libgst$name.so" ] \
       || ln -sf "$installed/libgst$name.so" "$1"
   done
