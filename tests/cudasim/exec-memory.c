@@ -1,9 +1,9 @@
 /* Loads, stores, atomics, asynchronous copies
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
- * The addresses of 32 lanes are checked together, by their smallest and
- * largest; only when that fails is each looked at alone, to say which one is
- * wrong. Loads of a warp are mostly of neighbours: one copy.
+ * The addresses of 32 lanes are checked together, against the allocation that
+ * the first is in; only when that fails is each looked at alone, to say which
+ * one is wrong. Loads of a warp are mostly of neighbours: one copy.
  */
 #include "exec.h"
 
@@ -24,65 +24,66 @@ get_addresses (SimWarp *w, const SimIns *i, u64 *a)
   }
 }
 
+/* Where the lanes' accesses lie: offsets from a host address. */
 typedef struct {
-  u64 low, high; /* smallest and largest */
-  u64 bits;      /* of all */
-} Span;
+  guint8 *base;
+  u32 offset[SIM_LANES] __attribute__ ((aligned (64)));
+} Places;
 
-INLINE Span
-span_of (const u64 *a)
+/* All in [low, low + limit), aligned to a power of two? */
+INLINE gboolean
+within (Places *p, const u64 *a, u64 low, u64 limit, guint bytes)
 {
-  /* Signed comparisons are what vector units have: addresses are small. */
-  s64 low[8], high[8];
-  u64 bits[8];
-  for (guint l = 0; l < 8; l++) {
-    low[l] = high[l] = (s64)a[l];
-    bits[l] = a[l];
+  u64 high = 0;
+  u32 bits = 0, top = 0;
+  LANES
+  {
+    u64 d = a[l] - low;
+    high |= d;
+    p->offset[l] = (u32)d;
   }
-  for (guint k = 8; k < SIM_LANES; k += 8)
-    for (guint l = 0; l < 8; l++) {
-      s64 v = (s64)a[k + l];
-      low[l] = v < low[l] ? v : low[l];
-      high[l] = v > high[l] ? v : high[l];
-      bits[l] |= (u64)v;
-    }
-  Span s = { (u64)low[0], (u64)high[0], bits[0] };
-  for (guint l = 1; l < 8; l++) {
-    s.low = MIN (s.low, (u64)low[l]);
-    s.high = MAX (s.high, (u64)high[l]);
-    s.bits |= bits[l];
+  LANES
+  {
+    bits |= p->offset[l];
+    top = p->offset[l] > top ? p->offset[l] : top;
   }
-  return s;
+  return !(high >> 32) && !(bits & (bytes - 1)) && (u64)top + bytes <= limit;
 }
 
-/* TRUE if all addresses + *bias are host addresses. */
+/* The window or allocation that the first lane is in has to hold them all;
+ * what this cannot place is looked at lane by lane. */
 INLINE gboolean
-fast_span (SimWarp *w, const SimIns *i, const u64 *a, guint bytes, s64 *bias)
+place (SimWarp *w, const SimIns *i, const u64 *a, guint bytes, Places *p)
 {
-  Span s = span_of (a);
-  if (s.bits & (bytes - 1))
-    return FALSE;
+  u64 first = a[0], window = first >> 40;
+  SimBlock *b = w->block;
   switch (i->space) {
     case PTX_SPACE_SHARED:
-      *bias = (s64)(gintptr)w->block->shared;
-      return s.high + bytes <= w->block->shared_size && s.low <= s.high;
+      p->base = b->shared;
+      return within (p, a, 0, b->shared_size, bytes);
+    case PTX_SPACE_PARAM:
     case PTX_SPACE_GENERIC:
-      if (s.low - SIM_SHARED_BASE < w->block->shared_size) {
-        *bias = (s64)(gintptr)w->block->shared - (s64)SIM_SHARED_BASE;
-        return s.high + bytes <= SIM_SHARED_BASE + w->block->shared_size;
+      if (window == SIM_SHARED_BASE >> 40) {
+        p->base = b->shared;
+        return within (p, a, SIM_SHARED_BASE, b->shared_size, bytes);
+      }
+      if (window == SIM_PARAM_BASE >> 40 && i->op == OP_ld) {
+        p->base = w->launch->params;
+        return within (
+            p, a, SIM_PARAM_BASE, w->launch->kernel->param_bytes, bytes);
       }
       /* fall through */
     case PTX_SPACE_GLOBAL:
     case PTX_SPACE_CONST:
-      *bias = sim_bias;
-      if (s.low >= w->alloc_lo && s.high + bytes <= w->alloc_hi)
-        return TRUE;
-      SimAllocation *found = sim_find (s.low);
-      if (!found)
-        return FALSE;
-      w->alloc_lo = found->address;
-      w->alloc_hi = found->address + found->size;
-      return s.high + bytes <= w->alloc_hi;
+      if (first - w->alloc_lo >= w->alloc_hi - w->alloc_lo) {
+        SimAllocation *found = sim_find (first);
+        if (!found)
+          return FALSE;
+        w->alloc_lo = found->address;
+        w->alloc_hi = found->address + found->size;
+      }
+      p->base = sim_host (w->alloc_lo);
+      return within (p, a, w->alloc_lo, w->alloc_hi - w->alloc_lo, bytes);
     default:
       return FALSE;
   }
@@ -148,72 +149,86 @@ load_slow (SimWarp *w, const SimIns *i, const u64 *a)
   }
 }
 
+/* Are all at offset[0] + l * step? */
+INLINE gboolean
+is_line (const u32 *offset, u32 step)
+{
+  u32 wrong = 0;
+  LANES wrong |= offset[l] ^ (offset[0] + l * step);
+  return !wrong;
+}
+
 INLINE void
-load_words (SimWarp *w, const SimIns *i, const u64 *a, s64 bias)
+load_words (SimWarp *w, const SimIns *i, const Places *p)
 {
   u32 value[4][SIM_LANES] __attribute__ ((aligned (64)));
-  const guint8 *p = (const guint8 *)(gintptr)((s64)a[0] + bias);
-  u64 apart = a[31] - a[0], step = 4u * i->n;
-  gboolean line = apart == 31 * step, same = apart == 0;
-  if (line || same) {
-    u64 wrong = 0, each = line ? step : 0;
-    LANES wrong |= a[l] ^ (a[0] + l * each);
-    line &= !wrong;
-    same &= !wrong;
-  }
-  if (i->n == 1) {
-    if (line) {
-      memcpy (value[0], p, SIM_ROW);
-    } else if (same) {
-      u32 v;
-      memcpy (&v, p, 4);
-      LANES value[0][l] = v;
-    } else {
-      LANES value[0][l] = *(const u32 *)(gintptr)((s64)a[l] + bias);
+  const guint8 *base = p->base;
+  const u32 *o = p->offset;
+  u32 apart = o[31] - o[0];
+  gboolean same = apart == 0 && is_line (o, 0);
+
+  if (same) {
+    const u32 *q = (const u32 *)(const void *)(base + o[0]);
+    for (guint e = 0; e < i->n; e++) {
+      u32 v = q[e];
+      LANES value[e][l] = v;
     }
-    sim_put32 (w, i->x[0], value[0]);
+  } else if (i->n == 1) {
+    if (apart == 31 * 4 && is_line (o, 4))
+      memcpy (value[0], base + o[0], SIM_ROW);
+    else
+      LANES memcpy (&value[0][l], base + o[l], 4);
   } else if (i->n == 2) {
     LANES
     {
-      const u32 *q = (const u32 *)(gintptr)((s64)a[l] + bias);
-      value[0][l] = q[0];
-      value[1][l] = q[1];
+      u32 pair[2];
+      memcpy (pair, base + o[l], 8);
+      value[0][l] = pair[0];
+      value[1][l] = pair[1];
     }
-    sim_put32 (w, i->x[0], value[0]);
-    sim_put32 (w, i->x[1], value[1]);
   } else {
-    if (same) {
-      const u32 *q = (const u32 *)(const void *)p;
-      for (guint e = 0; e < 4; e++)
-        LANES value[e][l] = q[e];
-    } else {
-      for (guint l = 0; l < SIM_LANES; l += 4) { /* 4 x 4 transposes */
-        const u32 *q0 = (const u32 *)(gintptr)((s64)a[l] + bias);
-        const u32 *q1 = (const u32 *)(gintptr)((s64)a[l + 1] + bias);
-        const u32 *q2 = (const u32 *)(gintptr)((s64)a[l + 2] + bias);
-        const u32 *q3 = (const u32 *)(gintptr)((s64)a[l + 3] + bias);
+    for (guint l = 0; l < SIM_LANES; l += 4) { /* 4 x 4 transposes */
 #ifdef __SSE2__
-        __m128 r0 = _mm_loadu_ps ((const float *)q0);
-        __m128 r1 = _mm_loadu_ps ((const float *)q1);
-        __m128 r2 = _mm_loadu_ps ((const float *)q2);
-        __m128 r3 = _mm_loadu_ps ((const float *)q3);
-        _MM_TRANSPOSE4_PS (r0, r1, r2, r3);
-        _mm_store_ps ((float *)&value[0][l], r0);
-        _mm_store_ps ((float *)&value[1][l], r1);
-        _mm_store_ps ((float *)&value[2][l], r2);
-        _mm_store_ps ((float *)&value[3][l], r3);
+      __m128 r0 = _mm_loadu_ps ((const float *)(const void *)(base + o[l]));
+      __m128 r1 = _mm_loadu_ps ((const float *)(const void *)(base + o[l + 1]));
+      __m128 r2 = _mm_loadu_ps ((const float *)(const void *)(base + o[l + 2]));
+      __m128 r3 = _mm_loadu_ps ((const float *)(const void *)(base + o[l + 3]));
+      _MM_TRANSPOSE4_PS (r0, r1, r2, r3);
+      _mm_store_ps ((float *)&value[0][l], r0);
+      _mm_store_ps ((float *)&value[1][l], r1);
+      _mm_store_ps ((float *)&value[2][l], r2);
+      _mm_store_ps ((float *)&value[3][l], r3);
 #else
-        for (guint e = 0; e < 4; e++) {
-          value[e][l] = q0[e];
-          value[e][l + 1] = q1[e];
-          value[e][l + 2] = q2[e];
-          value[e][l + 3] = q3[e];
-        }
+      for (guint k = l; k < l + 4; k++)
+        for (guint e = 0; e < 4; e++)
+          memcpy (&value[e][k], base + o[k] + 4 * e, 4);
 #endif
-      }
     }
-    for (guint e = 0; e < 4; e++)
-      sim_put32 (w, i->x[e], value[e]);
+  }
+  for (guint e = 0; e < i->n; e++)
+    sim_put32 (w, i->x[e], value[e]);
+}
+
+INLINE void
+load_others (SimWarp *w, const SimIns *i, const Places *p)
+{
+  for (guint e = 0; e < i->n; e++) {
+    if (i->size == 8) {
+      u64 value[SIM_LANES] __attribute__ ((aligned (64)));
+      LANES memcpy (&value[l], p->base + p->offset[l] + 8 * e, 8);
+      sim_put64 (w, i->x[e], value);
+    } else {
+      u32 value[SIM_LANES] __attribute__ ((aligned (64)));
+      LANES
+      {
+        const guint8 *q = p->base + p->offset[l] + i->size * e;
+        if (i->size == 4)
+          memcpy (&value[l], q, 4);
+        else
+          value[l] = narrow (q, i->size, i->sub);
+      }
+      sim_put32 (w, i->x[e], value);
+    }
   }
 }
 
@@ -221,37 +236,15 @@ void
 DO (ld) (SimWarp *w, const SimIns *i)
 {
   u64 a[SIM_LANES] __attribute__ ((aligned (64)));
-  s64 bias;
-  guint bytes = i->size * (guint)i->n;
+  Places p;
 
   get_addresses (w, i, a);
-  if (fast_span (w, i, a, bytes, &bias)) {
-    if (i->size == 4 && i->n <= 4) {
-      load_words (w, i, a, bias);
-    } else if (i->size == 8) {
-      u64 value[SIM_LANES];
-      for (guint e = 0; e < i->n; e++) {
-        LANES value[l] = *(const u64 *)(gintptr)((s64)a[l] + bias + 8 * e);
-        sim_put64 (w, i->x[e], value);
-      }
-    } else {
-      u32 value[SIM_LANES];
-      for (guint e = 0; e < i->n; e++) {
-        LANES
-        {
-          const guint8 *p =
-              (const guint8 *)(gintptr)((s64)a[l] + bias + i->size * e);
-          if (i->size == 4)
-            memcpy (&value[l], p, 4);
-          else
-            value[l] = narrow (p, i->size, i->sub);
-        }
-        sim_put32 (w, i->x[e], value);
-      }
-    }
-  } else {
+  if (!place (w, i, a, i->size * (guint)i->n, &p))
     load_slow (w, i, a);
-  }
+  else if (i->size == 4 && i->n <= 4)
+    load_words (w, i, &p);
+  else
+    load_others (w, i, &p);
   if ((w->checked || w->launch->count) && w->stop != SIM_STOP_FAULT)
     watch (w, i, a, SIM_READ, NULL);
   if (i->sem & SIM_SEM_STRONG && w->launch->check)
@@ -262,31 +255,58 @@ DO (ld) (SimWarp *w, const SimIns *i)
     }
 }
 
+/* A warp's words, without checks. */
+INLINE void
+store_words (SimWarp *w, const SimIns *i, const Places *p)
+{
+  const u32 *o = p->offset;
+  const u32 *v[4];
+  for (guint e = 0; e < i->n; e++)
+    v[e] = sim_row (w, i->x[e]);
+  if (i->n == 1 && IS_FULL (w) && is_line (o, 4)) {
+    memcpy (p->base + o[0], v[0], SIM_ROW);
+    return;
+  }
+  LANES
+  {
+    if (!sim_on (w, l))
+      continue;
+    guint8 *q = p->base + o[l];
+    switch (i->n) {
+      case 1:
+        memcpy (q, &v[0][l], 4);
+        break;
+      case 2: {
+        u32 pair[2] = { v[0][l], v[1][l] };
+        memcpy (q, pair, 8);
+        break;
+      }
+      default: {
+        u32 four[4] = { v[0][l], v[1][l], v[2][l], v[3][l] };
+        memcpy (q, four, 16);
+      }
+    }
+  }
+}
+
 void
 DO (st) (SimWarp *w, const SimIns *i)
 {
   u64 a[SIM_LANES] __attribute__ ((aligned (64)));
-  s64 bias;
+  Places p;
   guint bytes = i->size * (guint)i->n;
-  gboolean fast;
+  gboolean check = w->launch->check;
 
   get_addresses (w, i, a);
-  fast = fast_span (w, i, a, bytes, &bias);
-  if (fast && !w->launch->check && i->size == 4 && i->n == 1 && IS_FULL (w)) {
-    u64 wrong = 0;
-    LANES wrong |= a[l] ^ (a[0] + 4 * l);
-    const u32 *v = sim_row (w, i->x[0]);
-    if (!wrong)
-      memcpy ((void *)(gintptr)((s64)a[0] + bias), v, SIM_ROW);
-    else
-      LANES *(u32 *)(gintptr)((s64)a[l] + bias) = v[l];
-    if (w->launch->count)
-      watch (w, i, a, SIM_WRITE, NULL);
+  gboolean placed = place (w, i, a, bytes, &p);
+  if (w->launch->count)
+    sim_count_access (w, i, i->space, a, bytes, TRUE);
+  if (placed && !check && i->size == 4 && i->n <= 4) {
+    store_words (w, i, &p);
     return;
   }
 
   guint8 values[SIM_LANES][32] __attribute__ ((aligned (64)));
-  guint8 *at[SIM_LANES];
   for (guint e = 0; e < i->n; e++)
     if (i->size == 8) {
       const u64 *v = sim_row (w, i->x[e]);
@@ -295,26 +315,23 @@ DO (st) (SimWarp *w, const SimIns *i)
       const u32 *v = sim_row (w, i->x[e]);
       LANES memcpy (values[l] + i->size * e, &v[l], i->size);
     }
-  gboolean check = w->launch->check;
   if (i->sem & SIM_SEM_STRONG && check)
     LANES
     {
       if (sim_on (w, l))
         sim_race_sync (w, i, l, a[l]);
     }
-  if (w->launch->count)
-    sim_count_access (w, i, i->space, a, bytes, TRUE);
   LANES
   {
     if (!sim_on (w, l))
       continue;
-    at[l] = fast ? (guint8 *)(gintptr)((s64)a[l] + bias)
-                 : sim_resolve (w, i, l, a[l], i->space, bytes, TRUE);
-    if (!at[l])
+    guint8 *at = placed ? p.base + p.offset[l]
+                        : sim_resolve (w, i, l, a[l], i->space, bytes, TRUE);
+    if (!at)
       return;
     if (check)
       sim_race (w, i, l, a[l], i->space, bytes, SIM_WRITE, values[l]);
-    memcpy (at[l], values[l], bytes);
+    memcpy (at, values[l], bytes);
   }
 }
 
