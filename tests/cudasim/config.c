@@ -149,6 +149,7 @@ sim_config_load (void)
       (gsize)number_of ("CUDASIM_MEMORY", 8) * 1024 * 1024 * 1024;
   sim_config.quiet = number_of ("CUDASIM_QUIET", 0) != 0;
   sim_config.report = g_getenv ("CUDASIM_REPORT");
+  sim_config.dump = g_getenv ("CUDASIM_DUMP");
   sim_config.count = sim_config.report != NULL;
   g_once_init_leave (&once, 1);
 }

@@ -18,6 +18,7 @@
 gint64 sim_bias;
 static guint64 next;      /* address of the next allocation */
 static GPtrArray *sorted; /* SimAllocation by address */
+static guint64 space;     /* reserved */
 static gsize used;
 
 static gboolean
@@ -25,8 +26,14 @@ reserve (void)
 {
   if (sorted)
     return TRUE;
-  void *range = mmap (NULL, SIM_GLOBAL_SIZE, PROT_NONE,
-      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *range = MAP_FAILED;
+  /* valgrind and limits allow less */
+  for (space = SIM_GLOBAL_SIZE; space >= 1 << 28; space /= 2) {
+    range = mmap (NULL, space, PROT_NONE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range != MAP_FAILED)
+      break;
+  }
   if (range == MAP_FAILED)
     return FALSE;
   sim_bias = (gint64)(gintptr)range - (gint64)SIM_GLOBAL_BASE;
@@ -39,8 +46,8 @@ SimAllocation *
 sim_alloc (gsize size, gboolean is_host)
 {
   gsize mapped = (size + PAGE - 1) / PAGE * PAGE;
-  if (!reserve () || size == 0 || size > SIM_GLOBAL_SIZE / 2 ||
-      next + mapped + GAP > SIM_GLOBAL_BASE + SIM_GLOBAL_SIZE)
+  if (!reserve () || size == 0 || size > space / 2 ||
+      next + mapped + GAP > SIM_GLOBAL_BASE + space)
     return NULL;
   if (!is_host && used + size > sim_config.memory)
     return NULL;

@@ -63,6 +63,8 @@ sim_module_load (
   gchar *text = sim_fatbin_ptx (image, capability, result, log);
   if (!text)
     return NULL;
+  if (sim_config.dump)
+    g_file_set_contents (sim_config.dump, text, -1, NULL);
   SimModule *module = g_new0 (SimModule, 1);
   module->kernels =
       g_ptr_array_new_with_free_func ((GDestroyNotify)sim_kernel_free);

@@ -437,7 +437,7 @@ typedef struct {
   guint devices;
   gsize memory;
   gboolean quiet;
-  const gchar *report;
+  const gchar *report, *dump; /* files */
 } SimConfig;
 
 extern SimConfig sim_config;
