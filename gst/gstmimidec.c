@@ -37,6 +37,11 @@
  * something else; nothing else touches it. The best mark between utterances is
  * DISCONT and a timestamp on the first buffer, and no timestamps on the others.
  *
+ * A GAP is forwarded. It moves no timestamp and, unless
+ * #GstMimiDec:reset-on-gap is set, changes no state; nothing is made up for what
+ * is lost, whatever the property plc of the base class says. A frame needs
+ * nothing that comes after it, so the element adds no latency.
+ *
  * ## Bad input
  *
  * A frame that cannot be decoded (NaN, infinity, a code out of range) becomes
@@ -642,7 +647,10 @@ gst_mimi_dec_class_init (GstMimiDecClass *klass)
   gst_element_class_set_static_metadata (element_class, "Mimi decoder",
       "Codec/Decoder/Audio",
       "Decodes Mimi speech latents (Pocket TTS) and codes (Moshi, CSM) to "
-      "24 kHz PCM, on the CPU or an NVIDIA GPU",
+      "24 kHz PCM, on the CPU or an NVIDIA GPU. Caps may also have format "
+      "(latents: F32LE, F16LE; codes: U16LE, S32LE, S64LE; the first is meant "
+      "where it is missing), framerate (25/2), normalized (boolean, latents), "
+      "codebook-size, and dimensions (tensors, innermost first as in 32:1:1:1)",
       "The mimidec authors");
 }
 

@@ -262,7 +262,8 @@ gst_mimi_dec_install_properties (GObjectClass *klass)
    * Since: 0.1
    */
   props[PROP_MODEL] = g_param_spec_string ("model", "Model",
-      "Checkpoint: a safetensors file or the folder that holds one "
+      "Checkpoint: a safetensors file or the folder that holds one, such as "
+      "kyutai/pocket-tts-without-voice-cloning from huggingface.co "
       "(NULL = the environment variable MIMIDEC_MODEL)",
       NULL, ready);
 
@@ -276,8 +277,9 @@ gst_mimi_dec_install_properties (GObjectClass *klass)
    * Since: 0.1
    */
   props[PROP_CONFIG] = g_param_spec_string ("config", "Config",
-      "config.json or Pocket TTS YAML with what the checkpoint does not say "
-      "(NULL = look beside the checkpoint)",
+      "config.json or Pocket TTS YAML that says what the checkpoint does not: "
+      "heads, attention window, form of GELU "
+      "(NULL = look beside the checkpoint, then in a table of known ones)",
       NULL, ready);
 
   /**
@@ -290,7 +292,8 @@ gst_mimi_dec_install_properties (GObjectClass *klass)
    * Since: 0.1
    */
   props[PROP_BACKEND] = g_param_spec_enum ("backend", "Backend",
-      "Where to decode", GST_TYPE_MIMI_BACKEND, DEFAULT_BACKEND, ready);
+      "Where to decode; active-backend says what it became",
+      GST_TYPE_MIMI_BACKEND, DEFAULT_BACKEND, ready);
 
   /**
    * GstMimiDec:active-backend:
@@ -350,7 +353,8 @@ gst_mimi_dec_install_properties (GObjectClass *klass)
    * Since: 0.1
    */
   props[PROP_NORMALIZED] = g_param_spec_enum ("normalized", "Normalized",
-      "Whether latents are normalised when their caps do not say",
+      "Whether latents whose caps have no field normalized are to be "
+      "multiplied by the checkpoint's emb_std and shifted by its emb_mean",
       GST_TYPE_MIMI_NORMALIZED, DEFAULT_NORMALIZED, ready);
 
   /**
@@ -400,7 +404,8 @@ gst_mimi_dec_install_properties (GObjectClass *klass)
    * Since: 0.1
    */
   props[PROP_STATS] = g_param_spec_boxed ("stats", "Stats",
-      "Counters and decode times (application/x-mimidec-stats)",
+      "Counters and decode times in nanoseconds since the element went to "
+      "PAUSED (application/x-mimidec-stats)",
       GST_TYPE_STRUCTURE, read);
 
   g_object_class_install_properties (klass, N_PROPS, props);

@@ -33,7 +33,8 @@ struct _MimiStream {
 static FakeFault fault;
 static MimiError fault_code;
 static const gchar *model_warning;
-static guint alive, resets, largest_call, opened, last_threads;
+static gint alive; /* atomic */
+static guint resets, largest_call, opened, last_threads;
 static guint64 last_fade_in;
 static MimiDecoderOptions last_options;
 
@@ -70,7 +71,7 @@ fake_set_warning (const gchar *warning)
 guint
 fake_get_alive (void)
 {
-  return alive;
+  return g_atomic_int_get (&alive);
 }
 
 guint
@@ -134,7 +135,7 @@ mimi_model_open (const gchar *path, const gchar *config, GError **error)
   model = g_new0 (MimiModel, 1);
   model->refs = 1;
   model->path = g_strconcat (path, config, NULL);
-  alive++;
+  g_atomic_int_inc (&alive);
   return model;
 }
 
@@ -152,7 +153,7 @@ mimi_model_unref (MimiModel *model)
     return;
   g_free (model->path);
   g_free (model);
-  alive--;
+  g_atomic_int_add (&alive, -1);
 }
 
 const MimiNetwork *
@@ -191,7 +192,7 @@ mimi_decoder_get (
   last_options = *options;
   decoder = g_new0 (MimiDecoder, 1);
   decoder->refs = 1;
-  alive++;
+  g_atomic_int_inc (&alive);
   return decoder;
 }
 
@@ -208,7 +209,7 @@ mimi_decoder_unref (MimiDecoder *decoder)
   if (!g_atomic_int_dec_and_test (&decoder->refs))
     return;
   g_free (decoder);
-  alive--;
+  g_atomic_int_add (&alive, -1);
 }
 
 const MimiNetwork *
@@ -247,7 +248,7 @@ mimi_stream_new (MimiDecoder *decoder, guint threads, GError **error)
   stream->decoder = mimi_decoder_ref (decoder);
   decoder->streams++;
   last_threads = threads;
-  alive++;
+  g_atomic_int_inc (&alive);
   return stream;
 }
 
@@ -257,7 +258,7 @@ mimi_stream_free (MimiStream *stream)
   stream->decoder->streams--;
   mimi_decoder_unref (stream->decoder);
   g_free (stream);
-  alive--;
+  g_atomic_int_add (&alive, -1);
 }
 
 gboolean

@@ -5,6 +5,8 @@
  */
 #include "decoding.h"
 
+#include <math.h>
+
 /* -------------------------------------------------------------- states --- */
 
 /* GStreamer objects and buffers that are alive, as the leaks tracer knows. */
@@ -82,6 +84,31 @@ GST_START_TEST (failures_leave_nothing_behind)
 
     drop_messages (h->element);
     mimi_harness_free (h);
+  }
+  fail_unless_equals_int (get_live_objects (), before);
+}
+GST_END_TEST;
+
+GST_START_TEST (frames_without_audio_leave_nothing_behind)
+{
+  static const guint16 no_token[8] = { 65535 };
+  static const gfloat bad[32] = { NAN };
+  guint before = 0;
+
+  for (guint i = 0; i < 5; i++) {
+    GstHarness *h = decoder_new ("tinyfull-moshi", CODES, S16);
+
+    push_chunks (h, no_token, sizeof no_token, 0);
+    mimi_harness_free (h);
+
+    h = decoder_new ("demo", LATENT, S16);
+    g_object_set (h->element, "max-errors", 0, NULL);
+    fail_unless_equals_int (
+        gst_harness_push (h, buffer_of (bad, sizeof bad, 0)), GST_FLOW_ERROR);
+    drop_messages (h->element);
+    mimi_harness_free (h);
+    if (i == 0)
+      before = get_live_objects ();
   }
   fail_unless_equals_int (get_live_objects (), before);
 }
@@ -259,6 +286,7 @@ lifecycle_suite (void)
   suite_add_tcase (suite, tcase);
   tcase_add_test (tcase, a_hundred_lives_leave_nothing_behind);
   tcase_add_test (tcase, failures_leave_nothing_behind);
+  tcase_add_test (tcase, frames_without_audio_leave_nothing_behind);
   tcase_add_test (tcase, the_model_is_open_in_ready_and_ready_in_paused);
   tcase_add_test (tcase, a_second_element_costs_its_state_only);
   tcase_add_test (tcase, another_model_is_not_shared);
