@@ -14,8 +14,6 @@ typedef struct {
 /* work.c: multiply-adds of one frame, times two, by the shapes alone; attention
  * counts the positions of the window, not what a kernel touches beside them. */
 guint64 bench_count_flops (const MimiNetwork *net, guint codebooks);
-/* Bytes of weights that one frame reads, stored as float32. */
-guint64 bench_count_weights (const MimiNetwork *net);
 
 /* rows.c: what the input's rows are. */
 gboolean bench_find_rows (const BenchOptions *options, const MimiNetwork *net,

@@ -50,15 +50,3 @@ bench_count_flops (const MimiNetwork *net, guint codebooks)
     sum += work[i].weights * work[i].times;
   return 2 * sum;
 }
-
-guint64
-bench_count_weights (const MimiNetwork *net)
-{
-  Work work[MAX_WORK];
-  guint n = list_work (net, 0, work);
-  guint64 sum = 0;
-
-  for (guint i = 0; i < n; i++)
-    sum += work[i].weights;
-  return sum * sizeof (gfloat);
-}

@@ -10,8 +10,6 @@
 #include "kernels.h"
 #include "vmath.h"
 
-#define HIDDEN -1e30f /* a score whose weight comes out as nothing */
-
 /* Turns rows 2i and 2i + 1 of `from` and puts them into `to`; NaN if a result
  * is not finite, else 0. */
 static gfloat
@@ -50,10 +48,11 @@ move (const gfloat *from, guint rows, gfloat *to)
   return v_sum (bad);
 }
 
-/* Scores of `rows` keys of a block, all queries: [key][16]. */
+/* Scores of `rows` keys of a block, all queries: [key][16]. Meanwhile asks for
+ * the values that belong to them. */
 INLINE void
-score (
-    guint rows, const gfloat *keys, const gfloat *q, guint dim, gfloat *scores)
+score (guint rows, const gfloat *keys, const gfloat *values, const gfloat *q,
+    guint dim, gfloat *scores)
 {
   vf acc[TILE_ROWS][VG];
 
@@ -62,6 +61,7 @@ score (
   for (guint d = 0; d < dim; d++) {
     vf qv[VG];
 
+    __builtin_prefetch (values + d * 16, 0, 3);
     UNROLL for (guint v = 0; v < VG; v++) qv[v] = v_load (q + d * 16 + v * VL);
     UNROLL for (guint r = 0; r < rows; r++)
     {
@@ -75,23 +75,34 @@ score (
       v_store (scores + r * 16 + v * VL, acc[r][v]);
 }
 
-/* `rows` channels of the result: sum over all blocks' positions of value times
- * weight, over `sum`. */
+/* The blocks that one head's queries see, oldest first. */
+typedef struct {
+  const gfloat *keys, *values, *next_keys; /* this head's; the next one's */
+  guint dim, ring, first, blocks;
+  guint skip; /* keys of the oldest block that nobody sees, a multiple of 4 */
+} View;
+
+/* `rows` channels of the result, from channel d on: sum over all positions of
+ * value times weight, times `factor`. Meanwhile asks for the next head's keys.
+ */
 INLINE void
-mix (guint rows, const gfloat *values, guint dim, guint ring, guint first,
-    guint blocks, const gfloat *weights, const vf *factor, gfloat *out)
+mix (guint rows, const View *view, guint d, const gfloat *weights,
+    const vf *factor, gfloat *out)
 {
   vf acc[TILE_ROWS][VG];
+  guint block = view->first, j = view->skip;
 
   UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
       acc[r][v] = (vf){ 0 };
-  for (guint b = 0; b < blocks; b++) {
-    const gfloat *u = values + (gsize)first * dim * 16;
+  for (guint b = 0; b < view->blocks; b++, j = 0) {
+    gsize at = ((gsize)block * view->dim + d) * 16;
+    const gfloat *u = view->values + at;
 
-    first = first + 1 == ring ? 0 : first + 1;
-    for (guint j = 0; j < 16; j++, weights += 16) {
+    block = block + 1 == view->ring ? 0 : block + 1;
+    for (; j < 16; j++, weights += 16) {
       vf wv[VG];
 
+      __builtin_prefetch (view->next_keys + at + MIN (j, rows - 1) * 16, 0, 3);
       UNROLL for (guint v = 0; v < VG; v++) wv[v] = v_load (weights + v * VL);
       UNROLL for (guint r = 0; r < rows; r++)
       {
@@ -103,49 +114,60 @@ mix (guint rows, const gfloat *values, guint dim, guint ring, guint first,
     }
   }
   UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
-      v_store (out + r * 16 + v * VL, acc[r][v] * factor[v]);
+      v_store (out + (d + r) * 16 + v * VL, acc[r][v] * factor[v]);
 }
 
-TILE_FUNCTION
-score_tile (const gfloat *keys, const gfloat *q, guint dim, gfloat *scores)
-{
-  score (TILE_ROWS, keys, q, dim, scores);
-}
+#define FOUR MIN (4, TILE_ROWS)
 
-TILE_FUNCTION
-mix_tile (const gfloat *values, guint dim, guint ring, guint first,
-    guint blocks, const gfloat *weights, const vf *factor, gfloat *out)
-{
-  mix (TILE_ROWS, values, dim, ring, first, blocks, weights, factor, out);
-}
+#define TILES(name, rows) \
+  TILE_FUNCTION \
+  score_##name (const gfloat *keys, const gfloat *values, const gfloat *q, \
+      guint dim, gfloat *scores) \
+  { \
+    score (rows, keys, values, q, dim, scores); \
+  } \
+  TILE_FUNCTION \
+  mix_##name (const View *view, guint d, const gfloat *weights, \
+      const vf *factor, gfloat *out) \
+  { \
+    mix (rows, view, d, weights, factor, out); \
+  }
 
-#if 16 % TILE_ROWS
-TILE_FUNCTION
-score_rest (const gfloat *keys, const gfloat *q, guint dim, gfloat *scores)
-{
-  score (16 % TILE_ROWS, keys, q, dim, scores);
-}
-#endif
+TILES (tile, TILE_ROWS)
+TILES (four, FOUR)
+TILES (two, 2)
 
-TILE_FUNCTION
-mix_pair (const gfloat *values, guint dim, guint ring, guint first,
-    guint blocks, const gfloat *weights, const vf *factor, gfloat *out)
-{
-  mix (2, values, dim, ring, first, blocks, weights, factor, out);
-}
-
-/* Adds HIDDEN to the scores of one block that query t must not see: key j is
- * `distance` + t - j positions back. */
 static void
-hide (gfloat *scores, gint distance, gint window)
+score_all (const View *view, const gfloat *q, gfloat *scores)
 {
-  for (gint j = 0; j < 16; j++)
-    for (gint t = 0; t < 16; t++)
-      if (distance + t - j < 0 || distance + t - j >= window)
-        scores[j * 16 + t] = HIDDEN;
+  guint block = view->first, j = view->skip;
+
+  for (guint b = 0; b < view->blocks; b++, j = 0) {
+    gsize at = (gsize)block * view->dim * 16;
+    const gfloat *k = view->keys + at, *u = view->values + at;
+
+    block = block + 1 == view->ring ? 0 : block + 1;
+    for (; j + TILE_ROWS <= 16; j += TILE_ROWS, scores += TILE_ROWS * 16)
+      score_tile (k + j, u, q, view->dim, scores);
+    for (; j < 16; j += FOUR, scores += FOUR * 16)
+      score_four (k + j, u, q, view->dim, scores);
+  }
 }
 
-/* Scores to weights, not yet divided by their sum; returns its inverse. */
+static void
+mix_all (const View *view, const gfloat *weights, const vf *factor, gfloat *out)
+{
+  guint d = 0;
+
+  for (; d + TILE_ROWS <= view->dim; d += TILE_ROWS)
+    mix_tile (view, d, weights, factor, out);
+  for (; d + FOUR <= view->dim; d += FOUR)
+    mix_four (view, d, weights, factor, out);
+  for (; d < view->dim; d += 2)
+    mix_two (view, d, weights, factor, out);
+}
+
+/* Scores to weights, not yet divided by their sum: `factor` does that. */
 static void
 soften (gfloat *scores, guint keys, guint dim, vf *factor)
 {
@@ -154,11 +176,13 @@ soften (gfloat *scores, guint keys, guint dim, vf *factor)
   UNROLL for (guint v = 0; v < VG; v++)
   {
     gfloat *s = scores + v * VL;
-    vf top = v_load (s), sum = { 0 };
+    vf top = v_load (s), other = v_load (s + 16), sum = { 0 };
 
-    for (guint j = 1; j < keys; j++)
+    for (guint j = 2; j < keys; j += 2) {
       top = v_at_least (v_load (s + j * 16), top);
-    top *= -scale;
+      other = v_at_least (v_load (s + j * 16 + 16), other);
+    }
+    top = v_at_least (top, other) * -scale;
     for (guint j = 0; j < keys; j++) {
       vf e = v_exp (v_fma (v_load (s + j * 16), scale, top));
 
@@ -169,40 +193,34 @@ soften (gfloat *scores, guint keys, guint dim, vf *factor)
   }
 }
 
+/* Lowers n scores to the mask's. */
 static void
-attend (const gfloat *q, const gfloat *keys, const gfloat *values, guint dim,
-    guint ring, guint64 block, guint window, gfloat *scores, gfloat *out)
+hide (gfloat *scores, const gfloat *mask, guint n)
 {
-  /* the first query sees the oldest positions */
-  guint reach = MIN ((window - 1 + 15) / 16, block);
-  guint blocks = reach + 1, first = (guint)((block - reach) % ring);
+  for (guint i = 0; i < n; i += VL)
+    v_store (scores + i, v_at_most (v_load (scores + i), v_load (mask + i)));
+}
+
+static void
+attend (const View *view, const MimiCpu *cpu, const gfloat *q, gfloat *scores,
+    gfloat *out)
+{
+  guint keys = view->blocks * 16 - view->skip;
   vf factor[VG];
-  guint d;
 
-  for (guint b = 0, at = first; b < blocks; b++) {
-    const gfloat *k = keys + (gsize)at * dim * 16;
-    guint j;
-
-    at = at + 1 == ring ? 0 : at + 1;
-    for (j = 0; j + TILE_ROWS <= 16; j += TILE_ROWS)
-      score_tile (k + j, q, dim, scores + (b * 16 + j) * 16);
-#if 16 % TILE_ROWS
-    score_rest (k + j, q, dim, scores + (b * 16 + j) * 16);
-#endif
+  score_all (view, q, scores);
+  /* masks[0] is for the newest block; the others for the oldest ones of a
+   * whole window */
+  hide (scores + (keys - 16) * 16, cpu->masks, 256);
+  if (view->blocks == cpu->blocks) {
+    hide (scores, cpu->masks + 256 + view->skip * 16, 256 - view->skip * 16);
+    if (view->blocks > 2)
+      hide (scores + (16 - view->skip) * 16, cpu->masks + 512, 256);
+  } else if (view->blocks + 1 == cpu->blocks && view->blocks > 1) {
+    hide (scores, cpu->masks + 512, 256);
   }
-  for (guint b = 0; b < blocks; b++) {
-    gint distance = (gint)(reach - b) * 16;
-
-    if (distance == 0 || distance + 15 >= (gint)window)
-      hide (scores + b * 256, distance, window);
-  }
-  soften (scores, blocks * 16, dim, factor);
-  for (d = 0; d + TILE_ROWS <= dim; d += TILE_ROWS)
-    mix_tile (values + d * 16, dim, ring, first, blocks, scores, factor,
-        out + d * 16);
-  for (; d + 2 <= dim; d += 2)
-    mix_pair (values + d * 16, dim, ring, first, blocks, scores, factor,
-        out + d * 16);
+  soften (scores, keys, view->dim, factor);
+  mix_all (view, scores, factor, out);
 }
 
 gfloat
@@ -215,6 +233,12 @@ mimi_cpu_attention16 (MimiCpuSlot *slot, guint layer, MimiCpuShare share)
   gsize head_size = (gsize)cpu->blocks * dim * 16;
   gsize at = (gsize)(block % cpu->blocks) * dim * 16;
   gfloat *scores = s->weights + (gsize)share.thread * cpu->blocks * 256;
+  guint reach = (guint)MIN (cpu->blocks - 1, block);
+  View view = { .dim = dim,
+    .ring = cpu->blocks,
+    .blocks = reach + 1,
+    .first = (guint)((block - reach) % cpu->blocks),
+    .skip = reach + 1 == cpu->blocks ? cpu->skip : 0 };
   gfloat bad = 0;
 
   mimi_cpu_share (&share, cpu->net.heads, &first, &end);
@@ -227,8 +251,10 @@ mimi_cpu_attention16 (MimiCpuSlot *slot, guint layer, MimiCpuShare share)
     bad += rotate (
         q + (gsize)width * 16, s->cosines, s->sines, dim / 2, keys + at);
     bad += move (q + (gsize)2 * width * 16, dim, values + at);
-    attend (q, keys, values, dim, cpu->blocks, block, cpu->net.window, scores,
-        s->mixed + (gsize)h * dim * 16);
+    view.keys = keys;
+    view.values = values;
+    view.next_keys = h + 1 < end ? keys + head_size : keys;
+    attend (&view, cpu, q, scores, s->mixed + (gsize)h * dim * 16);
   }
   return bad;
 }

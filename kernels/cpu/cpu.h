@@ -69,6 +69,11 @@ typedef struct {
   MimiCpuStage stages[MIMI_MAX_STAGES];
   gfloat *last; /* [tap][channel] */
   gfloat last_bias;
+  /* For wide networks: what scores may be at most, [key][query]: in the newest
+   * block, in the oldest, in the one after that; and how many keys of the
+   * oldest nobody sees, rounded down to a multiple of 4. */
+  gfloat *masks;
+  guint skip;
   gdouble *frequencies; /* [head_dim / 2] radians a position */
   gdouble *turns; /* [head_dim / 2][upsample]: cosine, sine of t of them */
 } MimiCpu;
@@ -107,15 +112,23 @@ typedef struct {
   gfloat *res_raw[MIMI_MAX_STAGES]; /* [times][channels] */
   gfloat *res_mid[MIMI_MAX_STAGES]; /* [times][hidden], ELU */
   gfloat *last;                     /* [2 + 1920][channels], ELU */
-  gfloat *raw;                      /* for the trace: one stage's output */
-  gfloat *turned;                   /* for the trace: [16][channel] */
-  gfloat *pcm;                      /* [1920] */
+  gfloat *tile; /* [thread][tile_length]: of the last stage */
+  gsize tile_length;
+  gfloat *raw;    /* for the trace: one stage's output */
+  gfloat *turned; /* for the trace: [16][channel] */
+  gfloat *pcm;    /* [1920] */
 } MimiCpuScratch;
 
 /* A row of 16 positions with what a convolution remembers before them: the
  * positions start at MIMI_CPU_HALO16. */
 #define MIMI_CPU_HALO16 8
 #define MIMI_CPU_STRIDE16 (MIMI_CPU_HALO16 + 16)
+
+/* Positions of the last stage's input that go through all of it at a time, so
+ * that what lies between its convolutions stays in the caches. */
+#ifndef MIMI_CPU_TILE_TIMES
+#define MIMI_CPU_TILE_TIMES 24
+#endif
 
 typedef struct _MimiCpuTeam MimiCpuTeam;
 

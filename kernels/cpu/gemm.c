@@ -20,10 +20,12 @@
 #define ROWS 8
 #define PANELS 2
 #define PANELS_OF_FEW 4
+#define MAX_HALVES 3
 #else
 #define ROWS TILE_ROWS
 #define PANELS 1
 #define PANELS_OF_FEW 2
+#define MAX_HALVES 2
 #endif
 
 /* The panels are `apart` floats from each other; sums are [panel][row][16]. */
@@ -66,20 +68,64 @@ tile (guint rows, guint panels, const gfloat *x, gsize x_stride,
   }
 }
 
-typedef void (*TileFunc) (const gfloat *x, gsize x_stride, const gfloat *w,
-    gsize apart, guint k, gfloat *sums, gboolean first);
+/* The last panels where they are not enough for the above: `halves` times 8
+ * outputs. With AVX-512 these are vectors of 8, because two values can be
+ * broadcast to such in the time of one to 16. */
+INLINE void
+tile_halves (guint rows, guint halves, const gfloat *x, gsize x_stride,
+    const gfloat *w, gsize apart, guint k, gfloat *sums, gboolean first)
+{
+  vh acc[ROWS][MAX_HALVES * VH];
 
-#define TILE(rows, panels, name) \
-  TILE_FUNCTION \
-  name (const gfloat *x, gsize x_stride, const gfloat *w, gsize apart, \
-      guint k, gfloat *sums, gboolean first) \
-  { \
-    tile (rows, panels, x, x_stride, w, apart, k, sums, first); \
+  UNROLL for (guint r = 0; r < rows; r++)
+      UNROLL for (guint v = 0; v < halves * VH; v++) acc[r][v] = (vh){ 0 };
+  for (guint i = 0; i < k; i++) {
+    vh wv[MAX_HALVES * VH];
+
+    UNROLL for (guint v = 0; v < halves * VH; v++) wv[v] =
+        h_load (w + v / (2 * VH) * apart + i * 16 + v % (2 * VH) * (8 / VH));
+    UNROLL for (guint r = 0; r < rows; r++)
+    {
+      vh xv = h_set1 (x[r * x_stride + i]);
+
+      UNROLL for (guint v = 0; v < halves * VH; v++) acc[r][v] =
+          h_fma (xv, wv[v], acc[r][v]);
+    }
   }
+  UNROLL for (guint r = 0; r < rows; r++)
+      UNROLL for (guint v = 0; v < halves * VH; v++)
+  {
+    gfloat *sum =
+        sums + (v / (2 * VH) * ROWS + r) * 16 + v % (2 * VH) * (8 / VH);
+
+    if (!first)
+      acc[r][v] += h_load (sum);
+    h_store (sum, acc[r][v]);
+  }
+}
+
+#define ARGUMENTS \
+  const gfloat *x, gsize x_stride, const gfloat *w, gsize apart, guint k, \
+      gfloat *sums, gboolean first
 
 #define TILES(rows) \
-  TILE (rows, 1, tile_##rows##_single) \
-  TILE (rows, (rows <= 2 ? PANELS_OF_FEW : PANELS), tile_##rows)
+  TILE_FUNCTION tile_##rows (ARGUMENTS) \
+  { \
+    tile (rows, rows <= 2 ? PANELS_OF_FEW : PANELS, x, x_stride, w, apart, k, \
+        sums, first); \
+  } \
+  TILE_FUNCTION half_##rows (ARGUMENTS) \
+  { \
+    tile_halves (rows, 1, x, x_stride, w, apart, k, sums, first); \
+  } \
+  TILE_FUNCTION halves_##rows (ARGUMENTS) \
+  { \
+    tile_halves (rows, 2, x, x_stride, w, apart, k, sums, first); \
+  } \
+  TILE_FUNCTION most_##rows (ARGUMENTS) \
+  { \
+    tile_halves (rows, MAX_HALVES, x, x_stride, w, apart, k, sums, first); \
+  }
 
 TILES (1)
 TILES (2)
@@ -94,60 +140,77 @@ TILES (7)
 TILES (8)
 #endif
 
-/* By the number of rows; as many panels as fit, and one. */
+typedef void (*TileFunc) (ARGUMENTS);
+
+/* By the number of rows: as many panels as fit; 8, 16 and 24 outputs. */
 static const struct {
-  TileFunc several, single;
+  TileFunc panels, halves[3];
 } tiles[ROWS + 1] = {
-  { NULL, NULL },
-  { tile_1, tile_1_single },
-  { tile_2, tile_2_single },
+#define ENTRY(n) \
+  { \
+    tile_##n, \
+    { \
+      half_##n, halves_##n, most_##n \
+    } \
+  }
+  { NULL, { NULL, NULL, NULL } },
+  ENTRY (1),
+  ENTRY (2),
 #if ROWS >= 6
-  { tile_3, tile_3_single },
-  { tile_4, tile_4_single },
-  { tile_5, tile_5_single },
-  { tile_6, tile_6_single },
+  ENTRY (3),
+  ENTRY (4),
+  ENTRY (5),
+  ENTRY (6),
 #endif
 #if ROWS >= 8
-  { tile_7, tile_7_single },
-  { tile_8, tile_8_single },
+  ENTRY (7),
+  ENTRY (8),
 #endif
 };
+
+/* One vector of outputs, `part` of them, for all rows. */
+INLINE void
+finish_vector (const MimiCpuGemm *g, MimiCpuEpilogue epilogue, guint row,
+    guint rows, guint at, guint part, const gfloat *sums)
+{
+  vf bias = g->w->bias ? v_load (g->w->bias + at) : (vf){ 0 };
+  vf scale = (vf){ 0 };
+
+  if (epilogue == MIMI_CPU_SCALE_ADD)
+    scale = v_load_part (g->scale + at, part);
+  for (guint r = 0; r < rows; r++) {
+    gsize index = (row + r) * g->y_stride + at;
+    gfloat *y = g->y + index;
+    vf sum = v_load (sums + r * 16) + bias;
+
+    if (epilogue == MIMI_CPU_SCALE_ADD)
+      sum = v_fma (scale, sum, v_load_part (y, part));
+    else if (epilogue == MIMI_CPU_GELU_ERF)
+      sum = v_gelu_erf (sum);
+    else if (epilogue == MIMI_CPU_GELU_TANH)
+      sum = v_gelu_tanh (sum);
+    if (epilogue == MIMI_CPU_ADD_ELU)
+      sum += v_load_part (g->residual + index, part);
+    if (epilogue == MIMI_CPU_ELU || epilogue == MIMI_CPU_ADD_ELU) {
+      if (g->raw)
+        v_store_part (g->raw + index, sum, part);
+      sum = v_elu (sum);
+    }
+    v_store_part (y, sum, part);
+  }
+}
 
 INLINE void
 finish (const MimiCpuGemm *g, MimiCpuEpilogue epilogue, guint row, guint rows,
     guint n, const gfloat *sums)
 {
-  guint valid = MIN (16, g->w->n - n);
+  guint valid = MIN (16, g->w->n - n), v = 0;
 
-  for (guint v = 0; v * VL < valid; v++) {
-    guint part = MIN (VL, valid - v * VL);
-    guint at = n + v * VL;
-    vf bias = g->w->bias ? v_load (g->w->bias + at) : (vf){ 0 };
-    vf scale = (vf){ 0 };
-
-    if (epilogue == MIMI_CPU_SCALE_ADD)
-      scale = v_load_part (g->scale + at, part);
-    for (guint r = 0; r < rows; r++) {
-      gsize index = (row + r) * g->y_stride + at;
-      gfloat *y = g->y + index;
-      vf sum = v_load (sums + r * 16 + v * VL) + bias;
-
-      if (epilogue == MIMI_CPU_SCALE_ADD)
-        sum = v_fma (scale, sum, v_load_part (y, part));
-      else if (epilogue == MIMI_CPU_GELU_ERF)
-        sum = v_gelu_erf (sum);
-      else if (epilogue == MIMI_CPU_GELU_TANH)
-        sum = v_gelu_tanh (sum);
-      if (epilogue == MIMI_CPU_ADD_ELU)
-        sum += v_load_part (g->residual + index, part);
-      if (epilogue == MIMI_CPU_ELU || epilogue == MIMI_CPU_ADD_ELU) {
-        if (g->raw)
-          v_store_part (g->raw + index, sum, part);
-        sum = v_elu (sum);
-      }
-      v_store_part (y, sum, part);
-    }
-  }
+  for (; (v + 1) * VL <= valid; v++)
+    finish_vector (g, epilogue, row, rows, n + v * VL, VL, sums + v * VL);
+  if (v * VL < valid)
+    finish_vector (
+        g, epilogue, row, rows, n + v * VL, valid - v * VL, sums + v * VL);
 }
 
 static void
@@ -194,10 +257,18 @@ mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
     const gfloat *x = g->x + row * g->x_stride;
 
     for (guint panel = first; panel < end;) {
-      guint panels = panel + several <= end ? several : 1;
-      TileFunc func = panels > 1 ? tiles[rows].several : tiles[rows].single;
+      guint left = MIN (g->w->n, end * 16) - panel * 16, panels = several;
       const gfloat *w = g->w->panels + panel * apart;
+      TileFunc func = tiles[rows].panels;
 
+      if (left <= several * 16 - 8) {
+        guint halves = left <= 8                             ? 1
+                       : left > 16 && left <= MAX_HALVES * 8 ? 3
+                                                             : 2;
+
+        func = tiles[rows].halves[halves - 1];
+        panels = (halves + 1) / 2;
+      }
       for (guint k = 0; k < g->w->k; k += BLOCK_K)
         func (x + k, g->x_stride, w + (gsize)k * 16, apart,
             MIN (BLOCK_K, g->w->k - k), sums, k == 0);

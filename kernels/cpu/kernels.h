@@ -90,8 +90,9 @@ gfloat mimi_cpu_attention16 (
     MimiCpuSlot *slot, guint layer, MimiCpuShare share);
 
 #define mimi_cpu_last MIMI_CPU_NAME (mimi_cpu_last)
-/* The last convolution: scratch->last -> scratch->pcm. */
-void mimi_cpu_last (MimiCpuSlot *slot, MimiCpuShare share);
+/* The last convolution: x, rows after what it remembers, to one sample each. */
+void mimi_cpu_last (
+    const MimiCpu *cpu, const gfloat *x, guint rows, gfloat *pcm);
 
 #define mimi_cpu_check MIMI_CPU_NAME (mimi_cpu_check)
 /* 0 if all are finite, else NaN. */

@@ -236,6 +236,31 @@ pack_last (MimiCpu *cpu, const MimiWeights *w)
     mimi_tensor_read (&w->last.bias, 0, 1, &cpu->last_bias);
 }
 
+#define HIDDEN -1e30f /* a score whose weight comes out as nothing */
+
+/* Key j of a block `distance` positions older than query t's is t - j further
+ * back. */
+static void
+pack_masks (MimiCpu *cpu)
+{
+  const gint window = (gint)cpu->net.window, oldest = (gint)cpu->blocks - 1;
+  const gint distances[3] = { 0, oldest * 16, (oldest - 1) * 16 };
+  gfloat *mask = mimi_cpu_arena_take (&cpu->arena, 3 * 256);
+
+  cpu->masks = mask;
+  if (mask == NULL)
+    return;
+  for (gint b = 0; b < 3; b++)
+    for (gint j = 0; j < 16; j++)
+      for (gint t = 0; t < 16; t++) {
+        gint back = distances[b] + t - j;
+
+        *mask++ = back >= 0 && back < window ? G_MAXFLOAT : HIDDEN;
+      }
+  /* the first query sees furthest back */
+  cpu->skip = (guint)MAX (oldest * 16 - (window - 1), 0) / 4 * 4;
+}
+
 static void
 pack_all (MimiCpu *cpu, const MimiWeights *w)
 {
@@ -279,6 +304,8 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
     pack_conv (arena, &stage->res2, out, net->hidden[i], 1, &from->res2);
   }
   pack_last (cpu, w);
+  if (cpu->wide)
+    pack_masks (cpu);
 }
 
 gboolean

@@ -250,3 +250,40 @@ v_prefetch (const gfloat *p)
   __builtin_prefetch (p + NEAR_AHEAD, 0, 3);
   __builtin_prefetch (p + FAR_AHEAD, 0, 2);
 }
+
+/* Half a group, 8 floats: VH vectors vh. */
+#if VL == 16
+#define VH 1
+typedef __m256 vh;
+
+INLINE vh
+h_load (const gfloat *p)
+{
+  return _mm256_loadu_ps (p);
+}
+
+INLINE void
+h_store (gfloat *p, vh x)
+{
+  _mm256_storeu_ps (p, x);
+}
+
+INLINE vh
+h_set1 (gfloat x)
+{
+  return _mm256_set1_ps (x);
+}
+
+INLINE vh
+h_fma (vh a, vh b, vh c)
+{
+  return _mm256_fmadd_ps (a, b, c);
+}
+#else
+#define VH (8 / VL)
+typedef vf vh;
+#define h_load v_load
+#define h_store v_store
+#define h_set1 v_set1
+#define h_fma v_fma
+#endif

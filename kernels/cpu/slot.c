@@ -26,6 +26,21 @@ lay_out_state (MimiCpuArena *arena, MimiCpuState *state, const MimiCpu *cpu)
   state->values = mimi_cpu_arena_take (arena, state->ring_length);
 }
 
+/* See run_last_stage(). */
+static void
+lay_out_tile (MimiCpuArena *arena, MimiCpuScratch *s, const MimiNetwork *net,
+    guint threads)
+{
+  guint out = net->channels[net->stages];
+  guint times = MIMI_CPU_TILE_TIMES * net->ratios[net->stages - 1];
+
+  s->tile_length =
+      (3 * times + net->residual_kernel + net->last_kernel - 2) * out +
+      times * net->hidden[net->stages - 1];
+  s->tile_length = (s->tile_length + 15) / 16 * 16;
+  s->tile = mimi_cpu_arena_take (arena, threads * s->tile_length);
+}
+
 static void
 lay_out_scratch (
     MimiCpuArena *arena, MimiCpuScratch *s, const MimiCpu *cpu, guint threads)
@@ -65,6 +80,7 @@ lay_out_scratch (
   }
   s->last = mimi_cpu_arena_take (
       arena, (net->last_kernel - 1 + times) * net->channels[net->stages]);
+  lay_out_tile (arena, s, net, threads);
   s->raw = mimi_cpu_arena_take (arena, raw);
   s->turned =
       mimi_cpu_arena_take (arena, 16 * MAX (net->width, net->channels[0]));

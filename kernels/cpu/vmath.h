@@ -30,10 +30,9 @@ v_expm1_reduced (vf x, vf *power)
   const vf magic = v_set1 (12582912.0f); /* 1.5 * 2^23: rounds to integer */
   vf t = v_fma (x, v_set1 (1.44269504f), magic);
   vf n = t - magic;
-  /* ln(2) in two parts; n times the first is exact */
-  vf r = v_fma (n, v_set1 (-0.693359375f), x);
+  /* the float32 nearest to ln(2) is only 2e-9 off */
+  vf r = v_fma (n, v_set1 (-0.693147181f), x);
 
-  r = v_fma (n, v_set1 (2.12194440e-4f), r);
   *power = (vf)(((vi)t << 23) + (vi)v_set1 (1.0f));
   return v_fma (v_expm1_poly (r), r * r, r);
 }
@@ -49,15 +48,17 @@ v_exp (vf x)
   return v_fma (p, power, power);
 }
 
-/* x > 0 ? x : exp (x) - 1. Near 0, n is 0 and nothing cancels. */
+/* x > 0 ? x : exp (x) - 1, as a sum of two parts of which one is exactly 0.
+ * Near 0, n is 0 and nothing cancels. */
 INLINE vf
 v_elu (vf x)
 {
+  const vf zero = { 0 };
   vf power, p;
-  vf negative = v_at_most (v_at_least (x, v_set1 (-30.0f)), v_set1 (0.0f));
+  vf negative = v_at_least (v_at_most (x, zero), v_set1 (-30.0f));
 
   p = v_expm1_reduced (negative, &power);
-  return v_if_positive (x, x, v_fma (p, power, power - v_set1 (1.0f)));
+  return v_fma (p, power, power - v_set1 (1.0f)) + v_at_least (x, zero);
 }
 
 /* 0.5 x (1 + tanh (sqrt (2/pi) (x + 0.044715 x^3))) = x / (1 + exp (-2 u)) */
