@@ -18,7 +18,7 @@
 gint64 sim_bias;
 static guint64 next;      /* address of the next allocation */
 static GPtrArray *sorted; /* SimAllocation by address */
-static guint64 space;     /* reserved */
+static guint64 reserved;  /* bytes of addresses */
 static gsize used;
 
 static gboolean
@@ -28,8 +28,8 @@ reserve (void)
     return TRUE;
   void *range = MAP_FAILED;
   /* valgrind and limits allow less */
-  for (space = SIM_GLOBAL_SIZE; space >= 1 << 28; space /= 2) {
-    range = mmap (NULL, space, PROT_NONE,
+  for (reserved = SIM_GLOBAL_SIZE; reserved >= 1 << 28; reserved /= 2) {
+    range = mmap (NULL, reserved, PROT_NONE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range != MAP_FAILED)
       break;
@@ -46,8 +46,8 @@ SimAllocation *
 sim_alloc (gsize size, gboolean is_host)
 {
   gsize mapped = (size + PAGE - 1) / PAGE * PAGE;
-  if (!reserve () || size == 0 || size > space / 2 ||
-      next + mapped + GAP > SIM_GLOBAL_BASE + space)
+  if (!reserve () || size == 0 || size > reserved / 2 ||
+      next + mapped + GAP > SIM_GLOBAL_BASE + reserved)
     return NULL;
   if (!is_host && used + size > sim_config.memory)
     return NULL;

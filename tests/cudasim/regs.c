@@ -201,7 +201,8 @@ sim_allocate (SimKernel *k, const guint8 *widths, guint n_regs)
     s->to = k->n_code;
   }
   Interval *sorted = g_memdup2 (intervals, n_regs * sizeof *intervals);
-  qsort (sorted, n_regs, sizeof *sorted, by_start);
+  if (n_regs)
+    qsort (sorted, n_regs, sizeof *sorted, by_start);
 
   /* Rows of 64 bits are pairs; each kind has its own free list. */
   free_rows[0] = g_array_new (FALSE, FALSE, sizeof (guint32));

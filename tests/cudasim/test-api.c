@@ -192,6 +192,7 @@ test_stale (void)
   g_assert_cmpint (
       cuStreamSynchronize (stream), ==, CUDA_ERROR_ILLEGAL_ADDRESS);
   g_assert_cmpint (cuMemFree_v2 (y), ==, CUDA_ERROR_ILLEGAL_ADDRESS);
+  g_assert_cmpint (cuGraphExecDestroy (exec), ==, CUDA_ERROR_ILLEGAL_ADDRESS);
   gpu_close ();
 }
 
