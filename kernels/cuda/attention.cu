@@ -1,0 +1,159 @@
+/* Attention over the window, out of the ring of keys and values.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "common.cuh"
+
+#define WARPS (MIMI_CUDA_THREADS / 32)
+#define QUERIES MIMI_CUDA_QUERIES
+#define MAX_KEYS (MIMI_CUDA_MAX_WINDOW + 2 * TILE)
+
+/* Four queries of one head. The ring holds blocks of 16 positions, keys
+ * [head][block][dim][16] as the product writes them, values [head][block][16]
+ * [dim] so that lanes read along dim; position p sits in block p / 16 modulo
+ * the number of blocks. Which positions count follows from the frame number
+ * alone: whatever else the ring holds is never weighed, so a fresh stream
+ * needs no clearing.
+ * Grid: (heads, times / 4, entries). */
+template <int DIM>
+static __device__ void
+attention (const MimiAttentionArgs &p)
+{
+  __shared__ __align__ (16) float query[DIM][QUERIES];
+  __shared__ __align__ (16) float score[MAX_KEYS][QUERIES];
+  __shared__ float partial[WARPS][QUERIES][DIM];
+  __shared__ float inverse[QUERIES];
+
+  launch_dependents ();
+  wait_for_inputs ();
+  const MimiEntry entry = p.entries[blockIdx.z];
+  if (entry.state == 0)
+    return;
+
+  const unsigned tid = threadIdx.x, lane = tid & 31, warp = tid / 32;
+  const unsigned head = blockIdx.x, first = blockIdx.y * QUERIES;
+  const unsigned last = min (first + QUERIES, p.times) - 1;
+  const unsigned long long now = entry.frame * p.times;
+  const unsigned long long end = now + last; /* the newest key of all */
+  const unsigned long long begin =
+      now + first + 1 > p.window ? now + first + 1 - p.window : 0;
+  const unsigned long long block0 = begin / TILE;
+  const unsigned n_blocks = (unsigned)(end / TILE - block0) + 1;
+  const unsigned ring0 = (unsigned)(block0 % p.ring_blocks);
+  const unsigned ring_length = p.heads * p.ring_blocks * DIM * TILE;
+  const float *keys =
+      (const float *)entry.state + p.ring + head * p.ring_blocks * DIM * TILE;
+  const float *values = keys + ring_length;
+  const float *queries =
+      p.query + (size_t)blockIdx.z * p.stride + head * DIM * TILE;
+
+  /* Scores are kept in powers of two: exp2 is what the hardware has. */
+  const float scale = 1.44269504f * rsqrtf ((float)DIM);
+  if (tid < DIM * QUERIES)
+    query[tid / QUERIES][tid % QUERIES] =
+        scale *
+        queries[(tid / QUERIES) * TILE + min (first + tid % QUERIES, last)];
+  __syncthreads ();
+
+  /* Scores: a warp takes a block of 16 keys, each half of it half of dim. */
+  for (unsigned b = warp; b < n_blocks; b += WARPS) {
+    const unsigned slot =
+        ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
+    const unsigned half = lane / TILE * (DIM / 2);
+    const float *k = keys + (slot * DIM + half) * TILE + lane % TILE;
+    const unsigned long long position = (block0 + b) * TILE + lane % TILE;
+    const bool wanted = begin <= position && position <= end;
+    float sum[QUERIES] = {};
+#pragma unroll 8
+    for (unsigned d = 0; d < DIM / 2; d++) {
+      const float x = wanted ? k[d * TILE] : 0.0f;
+      const float4 q = *(const float4 *)query[half + d];
+      sum[0] = fmaf (q.x, x, sum[0]);
+      sum[1] = fmaf (q.y, x, sum[1]);
+      sum[2] = fmaf (q.z, x, sum[2]);
+      sum[3] = fmaf (q.w, x, sum[3]);
+    }
+#pragma unroll
+    for (unsigned i = 0; i < QUERIES; i++) {
+      const unsigned long long at = now + min (first + i, last);
+      const bool seen = position <= at && position + p.window > at;
+      sum[i] += __shfl_xor_sync (FULL_WARP, sum[i], TILE);
+      if (lane < TILE)
+        score[b * TILE + lane][i] = seen ? sum[i] : -INFINITY;
+    }
+  }
+  __syncthreads ();
+
+  /* Softmax, a warp a query; the division waits for the end. */
+  const unsigned n_keys = n_blocks * TILE;
+  if (warp < QUERIES) {
+    float most = -INFINITY, sum = 0.0f;
+    for (unsigned i = lane; i < n_keys; i += 32)
+      most = fmaxf (most, score[i][warp]);
+#pragma unroll
+    for (unsigned other = 16; other > 0; other >>= 1)
+      most = fmaxf (most, __shfl_xor_sync (FULL_WARP, most, other));
+    for (unsigned i = lane; i < n_keys; i += 32) {
+      const float e = exp2f (score[i][warp] - most);
+      score[i][warp] = e;
+      sum += e;
+    }
+#pragma unroll
+    for (unsigned other = 16; other > 0; other >>= 1)
+      sum += __shfl_xor_sync (FULL_WARP, sum, other);
+    if (lane == 0)
+      inverse[warp] = 1.0f / sum;
+  }
+  __syncthreads ();
+
+  /* Values: warps share the positions, lanes run along dim. Only positions
+   * that some query sees are read: the others may hold anything. */
+  float sum[QUERIES][DIM / 32] = {};
+  const unsigned stop = (unsigned)(end - block0 * TILE);
+#pragma unroll 4
+  for (unsigned i = (unsigned)(begin - block0 * TILE) + warp; i <= stop;
+       i += WARPS) {
+    const unsigned b = i / TILE;
+    const unsigned slot =
+        ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
+    const float *v = values + (slot * TILE + i % TILE) * DIM + lane;
+    const float4 weight = *(const float4 *)score[i];
+#pragma unroll
+    for (unsigned d = 0; d < DIM / 32; d++) {
+      const float x = v[d * 32];
+      sum[0][d] = fmaf (weight.x, x, sum[0][d]);
+      sum[1][d] = fmaf (weight.y, x, sum[1][d]);
+      sum[2][d] = fmaf (weight.z, x, sum[2][d]);
+      sum[3][d] = fmaf (weight.w, x, sum[3][d]);
+    }
+  }
+#pragma unroll
+  for (unsigned i = 0; i < QUERIES; i++)
+#pragma unroll
+    for (unsigned d = 0; d < DIM / 32; d++)
+      partial[warp][i][d * 32 + lane] = sum[i][d];
+  __syncthreads ();
+
+  const unsigned i = tid % QUERIES, d = tid / QUERIES;
+  if (tid < DIM * QUERIES && first + i <= last) {
+    float total = 0.0f;
+#pragma unroll
+    for (unsigned w = 0; w < WARPS; w++)
+      total += partial[w][i][d];
+    p.out[(size_t)blockIdx.z * p.stride + (head * DIM + d) * TILE + first + i] =
+        total * inverse[i];
+  }
+}
+
+extern "C" __global__ void
+__launch_bounds__ (MIMI_CUDA_THREADS)
+    mimi_attention_32 (const __grid_constant__ MimiAttentionArgs p)
+{
+  attention<32> (p);
+}
+
+extern "C" __global__ void
+__launch_bounds__ (MIMI_CUDA_THREADS)
+    mimi_attention_64 (const __grid_constant__ MimiAttentionArgs p)
+{
+  attention<64> (p);
+}

@@ -1,0 +1,287 @@
+/* Every dense layer: linear, convolution, transposed convolution.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * One template around two ways to multiply (lanes.cuh: float32 anywhere;
+ * matrix.cuh: tensor cores). A block computes `rows` outputs of one tile (split
+ * 8: its eight warps share the input channels; for few tiles), or of eight
+ * tiles (split 1: a warp a tile, weights shared through L1; for batches). Either
+ * way the channels are summed in the same eight parts, each in the same order,
+ * and the parts in order: a stream's output does not depend on who else is in
+ * the batch, bit for bit.
+ *
+ * Fused in front: LayerNorm or ELU, as the input is staged. Fused behind:
+ * everything up to the next product's input (store()).
+ */
+#pragma once
+
+#include "common.cuh"
+
+#define WARPS (MIMI_CUDA_THREADS / 32)
+#define PARTS MIMI_CUDA_PARTS
+/* A warp stages 32 channels at a time: 8 columns of the past, 16 of now. A row
+ * of 24 floats: 8 columns of 4 neighbouring rows are in 32 different banks. */
+#define SLAB 32
+#define PAST 8
+#define SLAB_STRIDE (PAST + TILE)
+/* What a warp stages (768 floats), then its partial sums (64 x 16). */
+#define WARP_FLOATS 1024
+
+static_assert (WARPS == PARTS, "a warp sums one part, or all of them");
+
+enum Prologue { AS_IS, NORM, ELU };
+enum Epilogue { QKV, RESIDUAL, GELU, CONV, UP, SKIP };
+
+static __device__ float
+gelu (float x, bool tanh_form)
+{
+  if (tanh_form) /* 1/2 (1 + tanh u) is the logistic function of 2 u */
+    return x / (1.0f + expf (-1.5957691216f * (x + 0.044715f * x * x * x)));
+  return 0.5f * x * (1.0f + erff (x * 0.70710678f));
+}
+
+/* Mean and 1 / standard deviation of each time's channels: lane t % 16 gets
+ * those of time t. Two passes, since the residual stream has outliers. */
+static __device__ void
+norm_statistics (const MimiGemmArgs &p, float *shared, const float *in,
+    bool active, unsigned tile, unsigned part, unsigned n_parts, float &mean,
+    float &scale)
+{
+  const unsigned lane = threadIdx.x % 32;
+
+  mean = scale = 0.0f;
+#pragma unroll
+  for (unsigned pass = 0; pass < 2; pass++) {
+    float *sums = shared + pass * WARPS * PARTS * TILE + tile * PARTS * TILE;
+    for (unsigned i = part; active && i < part + n_parts; i++) {
+      const unsigned end = min ((i + 1) * p.part_rows, p.inputs);
+      float sum = 0.0f;
+      for (unsigned k = i * p.part_rows + lane / TILE; k < end; k += 2) {
+        const float x =
+            lane % TILE < p.times ? in[k * TILE + lane % TILE] : 0.0f;
+        sum += pass == 0 ? x : (x - mean) * (x - mean);
+      }
+      sum += __shfl_xor_sync (FULL_WARP, sum, TILE);
+      if (lane < TILE)
+        sums[i * TILE + lane] = sum;
+    }
+    __syncthreads ();
+    if (active) {
+      float sum = 0.0f;
+#pragma unroll
+      for (unsigned i = 0; i < PARTS; i++)
+        sum += sums[i * TILE + lane % TILE];
+      if (pass == 0)
+        mean = sum / p.inputs;
+      else
+        scale = rsqrtf (sum / p.inputs + p.norm_eps);
+    }
+  }
+  __syncthreads (); /* the sums' room is about to be staged over */
+}
+
+template <Epilogue EPILOGUE>
+static __device__ void
+store (const MimiGemmArgs &p, const MimiEntry &entry, unsigned index,
+    unsigned tile, unsigned n, unsigned t, float sum, float partner)
+{
+  float *out = p.out + (size_t)index * p.out_stride;
+  float *own = out + ((size_t)tile * p.outputs + n) * TILE + t;
+  float y = sum;
+
+  if (EPILOGUE == QKV) {
+    const unsigned width = p.outputs / 3, which = n / width;
+    const unsigned c = n % width, head = c / p.head_dim, d = c % p.head_dim;
+    const unsigned long long position = entry.frame * p.times + t;
+    if (which < 2) {
+      /* The angle as a fraction of a turn, exact at any position. */
+      const int turn = (int)(position * __ldg (p.rope + d / 2) >> 32);
+      float sine, cosine;
+      sincospif (turn * 0x1p-31f, &sine, &cosine);
+      y = sum * cosine + (d % 2 ? partner : -partner) * sine;
+    }
+    if (which == 0) {
+      *own = y;
+    } else {
+      const unsigned slot = (unsigned)(position / TILE % p.ring_blocks);
+      const unsigned column = (unsigned)(position % TILE);
+      float *block = (float *)entry.state + p.ring +
+                     (which == 2 ? width * p.ring_blocks * TILE : 0) +
+                     (head * p.ring_blocks + slot) * p.head_dim * TILE;
+      block[which == 1 ? d * TILE + column : column * p.head_dim + d] = y;
+    }
+  } else if (EPILOGUE == RESIDUAL) {
+    *own = y = *own + __ldg (p.bias + n) * sum;
+  } else if (EPILOGUE == GELU) {
+    *own = gelu (sum, p.gelu_tanh);
+  } else if (EPILOGUE == CONV) {
+    y = sum + __ldg (p.bias + n);
+    *own = elu (y);
+  } else if (EPILOGUE == UP) {
+    /* Row n is channel n / ratio, phase n % ratio. */
+    const unsigned c = n / p.ratio, channels = p.outputs / p.ratio;
+    const unsigned time = (tile * TILE + t) * p.ratio + n % p.ratio;
+    y = sum + __ldg (p.bias + c);
+    out[((size_t)(time / TILE) * channels + c) * TILE + time % TILE] = y;
+  } else if (EPILOGUE == SKIP) {
+    y = *own + sum + __ldg (p.bias + n);
+    *own = elu (y);
+  }
+  if (overflows (y))
+    atomicOr (p.status + index, 1u);
+}
+
+/* Stages the warp's next channels, k0 up to `end` at most, through the
+ * prologue. Columns and channels that do not exist become zero.
+ * mean, scale: of the columns lane % 4 * 4.. , for LayerNorm */
+template <int TAPS, Prologue PROLOGUE>
+static __device__ void
+stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
+    unsigned tile, unsigned k0, unsigned end, unsigned columns,
+    const float (&mean)[4], const float (&scale)[4], float *x)
+{
+  constexpr int H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
+  const unsigned lane = threadIdx.x % 32;
+
+  /* Now: 8 channels at a time, 4 lanes each. */
+#pragma unroll
+  for (unsigned i = 0; i < 4; i++) {
+    const unsigned r = i * 8 + lane / 4, t = lane % 4 * 4, k = k0 + r;
+    float v[4] = {};
+    if (k < end) {
+      if (t + 4 <= columns)
+        *(float4 *)v = *(const float4 *)(in + k * TILE + t);
+      else
+#pragma unroll
+        for (unsigned j = 0; j < 3; j++)
+          if (t + j < columns)
+            v[j] = in[k * TILE + t + j];
+#pragma unroll
+      for (unsigned j = 0; j < 4; j++) {
+        if (PROLOGUE == NORM)
+          v[j] = (v[j] - mean[j]) * scale[j] * __ldg (p.norm + k) +
+                 __ldg (p.norm + p.inputs + k);
+        if (PROLOGUE == ELU)
+          v[j] = elu (v[j]);
+        if (t + j >= columns)
+          v[j] = 0.0f;
+      }
+    }
+    *(float4 *)(x + r * SLAB_STRIDE + PAST + t) = *(float4 *)v;
+  }
+  if (H == 0)
+    return;
+
+  /* The past: the end of the tile before, or of the frame before; zeros
+   * complete the four columns that are read at once. */
+  const float *old = history_read (entry, p.history, p.inputs * H);
+  const unsigned k = k0 + lane;
+#pragma unroll
+  for (int j = H - LEAD; j < H; j++) {
+    float v = 0.0f;
+    if (j >= 0 && k < end) {
+      if (tile > 0) {
+        v = (in - p.inputs * TILE)[k * TILE + TILE - H + j];
+        if (PROLOGUE == ELU)
+          v = elu (v);
+      } else if (entry.frame > 0) {
+        v = old[k * H + j];
+      }
+    }
+    x[lane * SLAB_STRIDE + PAST - H + j] = v;
+  }
+}
+
+/* Grid: (outputs / rows, tiles of all entries / (8 / split)). */
+template <typename Product, Prologue PROLOGUE, Epilogue EPILOGUE>
+static __device__ void
+gemm (const MimiGemmArgs &p)
+{
+  constexpr int H = Product::TAPS - 1;
+  __shared__ __align__ (16) float shared[WARPS * WARP_FLOATS];
+
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned rows = 1u << p.rows_log2;
+  const unsigned n_tiles = WARPS / p.split, n_parts = PARTS / p.split;
+  const unsigned local = warp / p.split, part0 = warp % p.split * n_parts;
+  const unsigned column = blockIdx.y * n_tiles + local;
+  const unsigned index = column / p.tiles, tile = column % p.tiles;
+  const bool inside = index < p.n_entries;
+
+  /* Weights are nobody's output: they are on their way before the kernels
+   * that came before have ended. */
+  launch_dependents ();
+  Product product (p, part0);
+  wait_for_inputs ();
+
+  const MimiEntry entry = p.entries[inside ? index : 0];
+  const bool active = inside && entry.state != 0;
+  const float *in = p.in + (size_t)(inside ? index : 0) * p.in_stride +
+                    (size_t)tile * p.inputs * TILE;
+  const unsigned columns = min (p.times, TILE);
+
+  float mean4[4] = {}, scale4[4] = {};
+  if (PROLOGUE == NORM) {
+    float mean, scale;
+    norm_statistics (p, shared, in, active, local, part0, n_parts, mean, scale);
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+      mean4[i] = __shfl_sync (FULL_WARP, mean, lane % 4 * 4 + i);
+      scale4[i] = __shfl_sync (FULL_WARP, scale, lane % 4 * 4 + i);
+    }
+  }
+
+  float *x = shared + warp * WARP_FLOATS;
+  for (unsigned part = part0; active && part < part0 + n_parts; part++) {
+    const unsigned begin = part * p.part_rows;
+    const unsigned end = min (begin + p.part_rows, p.inputs);
+
+    product.begin (part);
+    for (unsigned k0 = begin; k0 < end; k0 += SLAB) {
+      __syncwarp ();
+      stage<Product::TAPS, PROLOGUE> (
+          p, entry, in, tile, k0, end, columns, mean4, scale4, x);
+      __syncwarp ();
+      /* Whoever has a channel's last columns leaves them for the next frame,
+       * as the product saw them. */
+      if (H > 0 && blockIdx.x == 0 && tile == p.tiles - 1 && k0 + lane < end) {
+        float *kept = history_write (entry, p.history, p.inputs * H);
+#pragma unroll
+        for (int j = 0; j < H; j++)
+          kept[(k0 + lane) * H + j] =
+              x[lane * SLAB_STRIDE + PAST + columns - H + j];
+      }
+      product.add (x, k0, min (end - k0, SLAB));
+    }
+    product.end ();
+  }
+  __syncwarp ();
+  if (active)
+    product.leave (x);
+  __syncthreads ();
+
+  for (unsigned i = threadIdx.x; i < n_tiles * rows * TILE;
+       i += MIMI_CUDA_THREADS) {
+    const unsigned j = i >> (p.rows_log2 + 4); /* which of the block's tiles */
+    unsigned t = i % TILE, n = i / TILE % rows;
+    /* Values are stored along dim, the rest along time. */
+    if (EPILOGUE == QKV && blockIdx.x * rows >= p.outputs / 3 * 2) {
+      t = i / rows % TILE;
+      n = i % rows;
+    }
+    const unsigned place = blockIdx.y * n_tiles + j;
+    const unsigned who = place / p.tiles, row = blockIdx.x * rows + n;
+    if (who >= p.n_entries || row >= p.outputs || t >= columns)
+      continue;
+    const MimiEntry target = p.entries[who];
+    if (target.state == 0)
+      continue;
+    float sum = 0.0f, partner = 0.0f;
+    for (unsigned s = 0; s < p.split; s++) {
+      const float *sums = shared + (j * p.split + s) * WARP_FLOATS + t;
+      sum += sums[n * TILE];
+      if (EPILOGUE == QKV)
+        partner += sums[(n ^ 1) * TILE];
+    }
+    store<EPILOGUE> (p, target, who, place % p.tiles, row, t, sum, partner);
+  }
+}

@@ -1,0 +1,47 @@
+/* A model's weights, laid out for the kernels, on the device.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#pragma once
+
+#include "../model/weights.h"
+#include "driver.h"
+
+G_BEGIN_DECLS
+
+/* Addresses on the device; 0 where a network has no such thing. */
+typedef struct {
+  CUdeviceptr weights; /* as lanes.cuh or matrix.cuh read them */
+  CUdeviceptr bias;    /* [output]: bias of a convolution, or layer scale */
+} MimiCudaDense;
+
+typedef struct {
+  CUdeviceptr norm1, norm2; /* [2][width]: gain, offset */
+  MimiCudaDense qkv, out, ffn1, ffn2;
+} MimiCudaLayer;
+
+typedef struct {
+  MimiCudaDense up, res1, res2;
+} MimiCudaStage;
+
+typedef struct {
+  gboolean bf16; /* how dense weights are stored; everything else is float32 */
+  gboolean matrix; /* laid out for tensor cores */
+  CUdeviceptr memory;
+  gsize size;
+
+  CUdeviceptr mean, std, codebooks, projection, upsample, rope;
+  MimiCudaLayer *layers;
+  MimiCudaDense first;
+  MimiCudaStage stages[MIMI_MAX_STAGES];
+  CUdeviceptr last; /* [input][tap], then the bias */
+} MimiCudaWeights;
+
+/* Lays out and uploads all weights, in the context that is current, for
+ * matrix.cuh or lanes.cuh. They are stored as bf16 if the checkpoint's dense
+ * weights all are (exact, half the bytes), or if `precision` allows it. */
+gboolean mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
+    const MimiModel *model, MimiPrecision precision, gboolean matrix,
+    GError **error);
+void mimi_cuda_weights_clear (MimiCudaWeights *self, const MimiCuda *cuda);
+
+G_END_DECLS
