@@ -1,0 +1,95 @@
+/* The CUDA backend against the float64 oracle, on a simulated GPU.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * CUDASIM_CC says which GPU: 75 takes the portable kernels, 90 the ones for
+ * tensor cores.
+ */
+#include "common.h"
+
+#include <string.h>
+
+static const Network networks[] = {
+  { "tiny-pocket", "tiny.f32", "tiny.oracle", NULL, 40, 0, FALSE },
+  { "tiny-pocket-BF16", "tiny.f32", "tiny-BF16.oracle", NULL, 20, 0, FALSE },
+  { "pocket2m-pocket", "pocket2m.f32", "pocket2m.oracle", NULL, 10, 0, FALSE },
+  { "pocket18m-pocket", "pocket18m.f32", "pocket18m.oracle", NULL, 8, 0,
+      FALSE },
+  { "tinyfull-moshi", "tinyfull-8.u16", "tinyfull.oracle", NULL, 140, 8,
+      FALSE },
+  { "pocket-pocket", "pocket.f32", "pocket.oracle", NULL, 20, 0, FALSE },
+};
+
+static void
+check (const Network *network, MimiPrecision precision, gdouble gate)
+{
+  MimiModel *model = network_open (network);
+  MimiDecoder *decoder =
+      network_get_decoder (network, MIMI_BACKEND_CUDA, precision);
+  GError *error = NULL;
+  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
+  guint n = network->frames, i;
+  MimiRows format;
+  guint8 *rows = network_read_rows (network, model, n, &format);
+  gfloat *oracle = network_read_oracle (network, n);
+  gfloat *pcm = g_new (gfloat, n * SAMPLES);
+  gdouble all;
+  MimiResult result;
+
+  g_assert_no_error (error);
+  mimi_stream_set_rows (stream, &format, &error);
+  g_assert_no_error (error);
+  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+  mimi_stream_decode (stream, rows, n, pcm, &result, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (result.written, ==, n);
+  g_assert_cmpuint (result.concealed, ==, 0);
+
+  all = snr (oracle, pcm, n * SAMPLES);
+  g_test_message ("%s: %.1f dB over %u frames", network->name, all, n);
+  if (all < gate)
+    for (i = 0; i < n; i++)
+      g_test_message ("frame %u: %.1f dB", i,
+          snr (oracle + i * SAMPLES, pcm + i * SAMPLES, SAMPLES));
+  g_assert_cmpfloat (all, >=, gate);
+
+  g_free (pcm);
+  g_free (oracle);
+  g_free (rows);
+  mimi_stream_free (stream);
+  mimi_decoder_unref (decoder);
+  mimi_model_unref (model);
+}
+
+static void
+test_fp32 (gconstpointer network)
+{
+  check (network, MIMI_PRECISION_FP32, 100);
+}
+
+static void
+test_tf32 (gconstpointer network)
+{
+  check (network, MIMI_PRECISION_TF32, 60);
+}
+
+static void
+test_bf16 (gconstpointer network)
+{
+  check (network, MIMI_PRECISION_BF16, 40);
+}
+
+int
+main (int argc, char **argv)
+{
+  guint i;
+
+  g_test_init (&argc, &argv, NULL);
+  for (i = 0; i < G_N_ELEMENTS (networks); i++) {
+    gchar *path = g_strconcat ("/cuda/fp32/", networks[i].name, NULL);
+    g_test_add_data_func (path, &networks[i], test_fp32);
+    g_free (path);
+  }
+  g_test_add_data_func ("/cuda/tf32/tiny", &networks[0], test_tf32);
+  g_test_add_data_func ("/cuda/bf16/tiny", &networks[0], test_bf16);
+  return g_test_run ();
+}
