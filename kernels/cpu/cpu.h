@@ -31,8 +31,10 @@ typedef struct {
   guint n, k;
   guint
       sixes; /* panels of `rows` outputs, see MimiCpuKernels; then panels of */
-  guint fours; /* 4 outputs, where that wastes less */
-  gfloat *panels;
+  guint fours;   /* 4 outputs, where that wastes less */
+  gboolean few;  /* for products of one or two positions only */
+  gboolean bf16; /* panels are bfloat16, see pack.c; else float32 */
+  gpointer panels;
   gfloat *bias; /* a multiple of 16 long, or NULL */
 } MimiCpuMatrix;
 

@@ -12,19 +12,20 @@
 #include "vmath.h"
 
 #define BLOCK_K 256
-#define MANY_ROWS 96 /* from so many on, threads share positions */
+#define MANY_ROWS 96
 
-/* Positions and panels of a tile: 12 to 16 vectors of sums. For one or two
- * positions, whose few sums would wait for themselves, more panels. */
+/* Positions and panels of a tile: 12 to 16 vectors of sums. One or two
+ * positions have so few sums that these would wait for themselves: FEW sums
+ * each of every FEW-th k. */
 #if VL == 16
 #define ROWS 8
 #define PANELS 2
-#define PANELS_OF_FEW 4
+#define FEW 4
 #define MAX_HALVES 3
 #else
 #define ROWS TILE_ROWS
 #define PANELS 1
-#define PANELS_OF_FEW 2
+#define FEW 2
 #define MAX_HALVES 2
 #endif
 
@@ -33,13 +34,13 @@ INLINE void
 tile (guint rows, guint panels, const gfloat *x, gsize x_stride,
     const gfloat *w, gsize apart, guint k, gfloat *sums, gboolean first)
 {
-  vf acc[PANELS_OF_FEW][ROWS][VG];
+  vf acc[PANELS][ROWS][VG];
 
   UNROLL for (guint p = 0; p < panels; p++)
       UNROLL for (guint r = 0; r < rows; r++)
           UNROLL for (guint v = 0; v < VG; v++) acc[p][r][v] = (vf){ 0 };
   for (guint i = 0; i < k; i++) {
-    vf wv[PANELS_OF_FEW][VG];
+    vf wv[PANELS][VG];
 
     UNROLL for (guint p = 0; p < panels; p++)
     {
@@ -67,6 +68,66 @@ tile (guint rows, guint panels, const gfloat *x, gsize x_stride,
     v_store (sum, acc[p][r][v]);
   }
 }
+
+INLINE vf
+load_weights (gconstpointer w, gsize i, gboolean bf16)
+{
+  return bf16 ? v_load_bf16 ((const uint16_t *)w + i)
+              : v_load ((const gfloat *)w + i);
+}
+
+/* One panel for one or two positions: as fast as memory gives the weights. */
+INLINE void
+tile_few (guint rows, gboolean bf16, const gfloat *x, gsize x_stride,
+    gconstpointer w, guint k, gfloat *sums, gboolean first)
+{
+  vf acc[FEW][2][VG];
+  guint i = 0;
+
+  UNROLL for (guint f = 0; f < FEW; f++) UNROLL for (guint r = 0; r < rows; r++)
+      UNROLL for (guint v = 0; v < VG; v++) acc[f][r][v] = (vf){ 0 };
+  for (; i + FEW <= k; i += FEW) {
+    for (guint line = 0; line < FEW; line += bf16 ? 2 : 1)
+      v_prefetch_stream ((const gchar *)w + (i + line) * (bf16 ? 32 : 64));
+    UNROLL for (guint f = 0; f < FEW; f++) UNROLL for (guint v = 0; v < VG; v++)
+    {
+      vf wv = load_weights (w, (i + f) * 16 + v * VL, bf16);
+
+      UNROLL for (guint r = 0; r < rows; r++) acc[f][r][v] =
+          v_fma (v_set1 (x[r * x_stride + i + f]), wv, acc[f][r][v]);
+    }
+  }
+  for (; i < k; i++)
+    UNROLL for (guint v = 0; v < VG; v++)
+    {
+      vf wv = load_weights (w, i * 16 + v * VL, bf16);
+
+      UNROLL for (guint r = 0; r < rows; r++) acc[0][r][v] =
+          v_fma (v_set1 (x[r * x_stride + i]), wv, acc[0][r][v]);
+    }
+  UNROLL for (guint r = 0; r < rows; r++) UNROLL for (guint v = 0; v < VG; v++)
+  {
+    gfloat *sum = sums + r * 16 + v * VL;
+
+    UNROLL for (guint f = 1; f < FEW; f++) acc[0][r][v] += acc[f][r][v];
+    if (!first)
+      acc[0][r][v] += v_load (sum);
+    v_store (sum, acc[0][r][v]);
+  }
+}
+
+#define TILE_FEW(name, rows, bf16) \
+  TILE_FUNCTION \
+  few_##name (const gfloat *x, gsize x_stride, gconstpointer w, guint k, \
+      gfloat *sums, gboolean first) \
+  { \
+    tile_few (rows, bf16, x, x_stride, w, k, sums, first); \
+  }
+
+TILE_FEW (1, 1, FALSE)
+TILE_FEW (2, 2, FALSE)
+TILE_FEW (1_bf16, 1, TRUE)
+TILE_FEW (2_bf16, 2, TRUE)
 
 /* The last panels where they are not enough for the above: `halves` times 8
  * outputs. With AVX-512 these are vectors of 8, because two values can be
@@ -111,8 +172,7 @@ tile_halves (guint rows, guint halves, const gfloat *x, gsize x_stride,
 #define TILES(rows) \
   TILE_FUNCTION tile_##rows (ARGUMENTS) \
   { \
-    tile (rows, rows <= 2 ? PANELS_OF_FEW : PANELS, x, x_stride, w, apart, k, \
-        sums, first); \
+    tile (rows, PANELS, x, x_stride, w, apart, k, sums, first); \
   } \
   TILE_FUNCTION half_##rows (ARGUMENTS) \
   { \
@@ -239,29 +299,50 @@ finish_rows (
   }
 }
 
-void
-mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
+/* Panels first to end for one or two positions. */
+static void
+run_few (const MimiCpuGemm *g, guint first, guint end)
 {
-  gfloat sums[PANELS_OF_FEW * ROWS * 16] __attribute__ ((aligned (64)));
-  guint first = 0, end = (g->w->n + 15) / 16, row = 0, last_row = g->rows;
+  gfloat sums[2 * 16] __attribute__ ((aligned (64)));
+  guint size = g->w->bf16 ? 32 : 64; /* bytes of a group of weights */
+
+  for (guint panel = first; panel < end; panel++) {
+    const gchar *w =
+        (const gchar *)g->w->panels + (gsize)panel * g->w->k * size;
+
+    for (guint k = 0; k < g->w->k; k += BLOCK_K) {
+      gconstpointer at = w + (gsize)k * size;
+      guint n = MIN (BLOCK_K, g->w->k - k);
+
+      if (g->w->bf16)
+        (g->rows == 1 ? few_1_bf16 : few_2_bf16) (
+            g->x + k, g->x_stride, at, n, sums, k == 0);
+      else
+        (g->rows == 1 ? few_1 : few_2) (
+            g->x + k, g->x_stride, at, n, sums, k == 0);
+    }
+    finish_rows (g, 0, g->rows, panel * 16, sums);
+  }
+}
+
+/* Positions row to last_row times panels first to end. */
+static void
+run_many (
+    const MimiCpuGemm *g, guint row, guint last_row, guint first, guint end)
+{
+  gfloat sums[2 * ROWS * 16] __attribute__ ((aligned (64)));
   gsize apart = (gsize)g->w->k * 16;
 
-  /* many positions share few weights; few positions share many */
-  if (g->rows >= MANY_ROWS)
-    mimi_cpu_share (&share, g->rows, &row, &last_row);
-  else
-    mimi_cpu_share (&share, end, &first, &end);
   for (; row < last_row; row += ROWS) {
     guint rows = MIN (ROWS, last_row - row);
-    guint several = rows <= 2 ? PANELS_OF_FEW : PANELS;
     const gfloat *x = g->x + row * g->x_stride;
 
     for (guint panel = first; panel < end;) {
-      guint left = MIN (g->w->n, end * 16) - panel * 16, panels = several;
-      const gfloat *w = g->w->panels + panel * apart;
+      guint left = MIN (g->w->n, end * 16) - panel * 16, panels = PANELS;
+      const gfloat *w = (const gfloat *)g->w->panels + panel * apart;
       TileFunc func = tiles[rows].panels;
 
-      if (left <= several * 16 - 8) {
+      if (left <= PANELS * 16 - 8) {
         guint halves = left <= 8                             ? 1
                        : left > 16 && left <= MAX_HALVES * 8 ? 3
                                                              : 2;
@@ -276,4 +357,22 @@ mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
         finish_rows (g, row, rows, panel * 16, sums + p * ROWS * 16);
     }
   }
+}
+
+void
+mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
+{
+  guint panels = (g->w->n + 15) / 16, first, end;
+
+  if (g->rows >= MANY_ROWS) {
+    /* many positions share few weights: threads divide the positions */
+    mimi_cpu_share (&share, g->rows, &first, &end);
+    run_many (g, first, end, 0, panels);
+    return;
+  }
+  mimi_cpu_share (&share, panels, &first, &end);
+  if (g->w->few)
+    run_few (g, first, end);
+  else
+    run_many (g, 0, g->rows, first, end);
 }

@@ -139,7 +139,7 @@ mimi_cpu_gemm16 (const MimiCpuGemm16 *g, MimiCpuShare share)
     guint short_before = panel > g->w->sixes ? panel - g->w->sixes : 0;
     guint n = (panel - short_before) * TILE_ROWS + short_before * 4;
     guint rows = panel < g->w->sixes ? TILE_ROWS : 4;
-    const gfloat *w = g->w->panels + (gsize)n * g->w->k;
+    const gfloat *w = (const gfloat *)g->w->panels + (gsize)n * g->w->k;
 
     for (guint c = 0; c < channels; c += block)
       tile_panel (rows, w + (gsize)c * g->taps * rows, g->x + c * g->x_stride,

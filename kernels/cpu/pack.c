@@ -56,29 +56,51 @@ divide (MimiCpuMatrix *m, guint rows)
   }
 }
 
+/* For `rows`: panels of 16 for products of at most two positions, which wait for
+ * memory: bfloat16 stays so, half the bytes, and is widened on the way, which
+ * is exact. Elsewhere memory is no limit, and widening would cost time. */
+#define FEW 0
+
+static void
+put (MimiCpuMatrix *m, gsize index, gfloat value)
+{
+  guint32 bits;
+
+  if (m->bf16) {
+    memcpy (&bits, &value, sizeof bits);
+    ((guint16 *)m->panels)[index] = (guint16)(bits >> 16);
+  } else {
+    ((gfloat *)m->panels)[index] = value;
+  }
+}
+
 static void
 pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
     guint k, const gfloat *values, Order o)
 {
   guint whole;
+  gsize size;
 
   m->n = n;
   m->k = k;
+  m->few = rows == FEW;
+  rows = rows == FEW ? 16 : rows;
   divide (m, rows);
   whole = m->sixes * rows;
-  m->panels = mimi_cpu_arena_take (arena, (gsize)(whole + 4 * m->fours) * k);
+  size = (gsize)(whole + 4 * m->fours) * k;
+  m->panels = mimi_cpu_arena_take (arena, m->bf16 ? (size + 1) / 2 : size);
   if (m->panels == NULL)
     return;
   for (guint i = 0; i < n; i++) {
     guint height = i < whole ? rows : 4;
     guint at = i < whole ? i % rows : (i - whole) % 4;
-    gfloat *panel = m->panels + (gsize)(i - at) * k + at;
+    gsize panel = (gsize)(i - at) * k + at;
     const gfloat *row = values + o.base + i / o.n_inner * o.n_outer_step +
                         i % o.n_inner * o.n_inner_step;
 
     for (guint j = 0; j < k; j++)
-      panel[(gsize)j * height] =
-          row[j / o.k_inner * o.k_outer_step + j % o.k_inner * o.k_inner_step];
+      put (m, panel + (gsize)j * height,
+          row[j / o.k_inner * o.k_outer_step + j % o.k_inner * o.k_inner_step]);
   }
 }
 
@@ -98,6 +120,7 @@ pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
 {
   gfloat *values = arena->base ? read_tensor (t) : NULL;
 
+  m->bf16 = rows == FEW && t->dtype == MIMI_DTYPE_BF16;
   pack_values (arena, m, rows, n, k, values, order);
   g_free (values);
 }
@@ -132,11 +155,11 @@ pack_bias (
 }
 
 static void
-pack_conv (MimiCpuArena *arena, MimiCpuMatrix *m, guint out, guint in,
-    guint taps, const MimiConv *conv)
+pack_conv (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint out,
+    guint in, guint taps, const MimiConv *conv)
 {
   pack_tensor (
-      arena, m, 16, out, in * taps, &conv->weight, conv_order (in, taps));
+      arena, m, rows, out, in * taps, &conv->weight, conv_order (in, taps));
   m->bias = pack_bias (arena, &conv->bias, out, 1);
 }
 
@@ -194,8 +217,8 @@ pack_codebooks (MimiCpu *cpu, const MimiWeights *w)
         mimi_tensor_read (&w->rest_proj, (guint64)n * dim, dim, row + dim);
     }
   }
-  pack_values (
-      arena, &cpu->code_proj, 16, width, 2 * dim, proj, linear_order (2 * dim));
+  pack_values (arena, &cpu->code_proj, FEW, width, 2 * dim, proj,
+      linear_order (2 * dim));
   g_free (proj);
 }
 
@@ -266,12 +289,12 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
 {
   const MimiNetwork *net = &cpu->net;
   MimiCpuArena *arena = &cpu->arena;
-  guint rows = cpu->wide ? cpu->kernels->rows16 : 16;
+  guint rows = cpu->wide ? cpu->kernels->rows16 : net->upsample <= 2 ? FEW : 16;
 
   cpu->mean = pack_vector (arena, &w->emb_mean);
   cpu->std = pack_vector (arena, &w->emb_std);
   if (net->latent_dim)
-    pack_tensor (arena, &cpu->latent_proj, 16, net->width, net->latent_dim,
+    pack_tensor (arena, &cpu->latent_proj, FEW, net->width, net->latent_dim,
         &w->latent_proj, linear_order (net->latent_dim));
   if (net->codebooks)
     pack_codebooks (cpu, w);
@@ -285,7 +308,7 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
         &w->first.weight, linear_order (k));
     cpu->first.bias = pack_bias (arena, &w->first.bias, net->channels[0], 1);
   } else {
-    pack_conv (arena, &cpu->first, net->channels[0], net->width,
+    pack_conv (arena, &cpu->first, rows, net->channels[0], net->width,
         net->first_kernel, &w->first);
   }
   for (guint i = 0; i < net->stages; i++) {
@@ -296,12 +319,12 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
 
     gboolean wide = cpu->wide && i == 0;
 
-    pack_tensor (arena, &stage->up, wide ? rows : 16, out * ratio, 2 * in,
+    pack_tensor (arena, &stage->up, i == 0 ? rows : 16, out * ratio, 2 * in,
         &from->up.weight, transposed_order (in, out, ratio, wide));
     stage->up.bias = pack_bias (arena, &from->up.bias, out, ratio);
-    pack_conv (arena, &stage->res1, net->hidden[i], out, net->residual_kernel,
-        &from->res1);
-    pack_conv (arena, &stage->res2, out, net->hidden[i], 1, &from->res2);
+    pack_conv (arena, &stage->res1, 16, net->hidden[i], out,
+        net->residual_kernel, &from->res1);
+    pack_conv (arena, &stage->res2, 16, out, net->hidden[i], 1, &from->res2);
   }
   pack_last (cpu, w);
   if (cpu->wide)
