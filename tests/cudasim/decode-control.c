@@ -70,7 +70,7 @@ decode_shuffle (Decoder *d)
   for (guint i = 0; i < 4; i++)
     x[n - 4 + i] = decode_src (d, decode_operand (d, i + 1), 4);
   if (pair)
-    x[0] = (gint32)(d->frame->reg_base + (guint)dst->pair) << 1;
+    x[0] = decode_reg (d, dst->pair);
   gint32 out = decode_dst (d, dst, 4);
   SimIns *ins = decode_emit (d, OP_shfl);
   ins->o[0] = out;
@@ -150,8 +150,7 @@ decode_control (Decoder *d, const gchar *base)
     x[1] = decode_src (d, decode_operand (d, 1), 4);
     gint32 leader =
         dst->kind == PTX_SINK ? decode_temp (d, 4) : decode_dst (d, dst, 4);
-    x[0] = dst->pair >= 0 ? (gint32)(d->frame->reg_base + (guint)dst->pair) << 1
-                          : decode_temp (d, 4);
+    x[0] = dst->pair >= 0 ? decode_reg (d, dst->pair) : decode_temp (d, 4);
     SimIns *ins = decode_emit (d, OP_elect);
     ins->o[0] = leader;
     ins->has_out = TRUE;

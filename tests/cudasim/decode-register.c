@@ -94,13 +94,11 @@ decode_setp (Decoder *d)
     else {
       decode_emit2 (d, combine, p, result, c);
       if (dst->pair >= 0)
-        decode_emit2 (d, combine,
-            (gint32)(d->frame->reg_base + (guint)dst->pair) << 1, opposite, c);
+        decode_emit2 (d, combine, decode_reg (d, dst->pair), opposite, c);
     }
   } else {
     decode_emit1 (d, OP_mov_b32, p, result);
-    decode_emit1 (d, OP_mov_b32,
-        (gint32)(d->frame->reg_base + (guint)dst->pair) << 1, opposite);
+    decode_emit1 (d, OP_mov_b32, decode_reg (d, dst->pair), opposite);
   }
 }
 

@@ -50,6 +50,7 @@ typedef struct {
 } Constant;
 
 void decode_fail (Decoder *d, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
+gint32 decode_reg (Decoder *d, gint reg);
 gint32 decode_temp (Decoder *d, guint width);
 gint32 decode_const (Decoder *d, guint width, guint64 bits);
 /* The code of an operand as a source of `width` bytes, or as a result. */

@@ -60,121 +60,6 @@ scope_close (Parser *p)
   g_ptr_array_remove_index (p->names, p->names->len - 1);
 }
 
-static guint
-type_size (const gchar *type)
-{
-  static const struct {
-    const gchar *name;
-    guint size;
-  } types[] = { { ".pred", 4 }, { ".b8", 1 }, { ".u8", 1 }, { ".s8", 1 },
-    { ".b16", 2 }, { ".u16", 2 }, { ".s16", 2 }, { ".f16", 2 }, { ".bf16", 2 },
-    { ".b32", 4 }, { ".u32", 4 }, { ".s32", 4 }, { ".f32", 4 }, { ".f16x2", 4 },
-    { ".bf16x2", 4 }, { ".b64", 8 }, { ".u64", 8 }, { ".s64", 8 },
-    { ".f64", 8 } };
-  for (guint i = 0; i < G_N_ELEMENTS (types); i++)
-    if (strcmp (types[i].name, type) == 0)
-      return types[i].size;
-  return 0;
-}
-
-/* `{1, 2, name+4}`, nested braces flattened. */
-static void
-parse_init (Parser *p, PtxVar *var, guint size, gsize *at)
-{
-  if (ptx_accept (&p->lex, '{')) {
-    do
-      parse_init (p, var, size, at);
-    while (ptx_accept (&p->lex, ','));
-    ptx_expect (&p->lex, '}');
-    return;
-  }
-  PtxKind kind;
-  gint64 bits = 0;
-  if (*at + size > var->size) {
-    ptx_fail (&p->lex, "%s has too many initial values", var->name);
-    return;
-  }
-  if (ptx_number (&p->lex, &kind, &bits)) {
-    memcpy (var->init + *at, &bits, size);
-  } else {
-    PtxReloc reloc = { *at, ptx_word (&p->lex, FALSE), 0 };
-    if (word_is (reloc.name, "generic") && ptx_accept (&p->lex, '(')) {
-      reloc.name = ptx_word (&p->lex, FALSE);
-      ptx_expect (&p->lex, ')');
-    }
-    if (!reloc.name) {
-      ptx_fail (&p->lex, "initial value of %s not understood", var->name);
-      return;
-    }
-    if (ptx_accept (&p->lex, '+'))
-      ptx_number (&p->lex, &kind, &reloc.addend);
-    if (!var->relocs)
-      var->relocs = g_array_new (FALSE, TRUE, sizeof (PtxReloc));
-    g_array_append_val (var->relocs, reloc);
-  }
-  *at += size;
-}
-
-/* After the space: [.align n] [.ptr ...] .type name[n][m] [= init]. */
-static PtxVar *
-parse_var (Parser *p, PtxSpace space)
-{
-  PtxVar *var = g_new0 (PtxVar, 1);
-  guint size = 0, vector = 1;
-  gint64 bits;
-  PtxKind kind;
-  var->space = space;
-  while (ptx_peek (&p->lex) == '.') {
-    gchar *word = ptx_word (&p->lex, TRUE);
-    if (word_is (word, ".align")) {
-      ptx_number (&p->lex, &kind, &bits);
-      var->align = (guint)bits;
-    } else if (word_is (word, ".v2") || word_is (word, ".v4")) {
-      vector = (guint)(word[2] - '0');
-    } else if (word_is (word, ".ptr")) {
-      /* .ptr .space .align n: a remark about what it points to */
-      while (ptx_peek (&p->lex) == '.')
-        if (word_is (ptx_word (&p->lex, TRUE), ".align")) {
-          ptx_number (&p->lex, &kind, &bits);
-          break;
-        }
-    } else if (type_size (word)) {
-      size = type_size (word);
-    }
-  }
-  var->name = ptx_word (&p->lex, FALSE);
-  if (!var->name || !size) {
-    ptx_fail (&p->lex, "declaration not understood");
-    g_free (var);
-    return NULL;
-  }
-  size *= vector;
-  var->size = size;
-  while (ptx_accept (&p->lex, '[')) {
-    bits = 0;
-    ptx_number (&p->lex, &kind, &bits);
-    var->size *= (gsize)bits;
-    ptx_expect (&p->lex, ']');
-  }
-  var->align = MAX (var->align, size);
-  if (ptx_accept (&p->lex, '=')) {
-    gsize at = 0;
-    var->init = g_malloc0 (MAX (var->size, 1));
-    parse_init (p, var, size / vector, &at);
-  }
-  return var;
-}
-
-static void
-var_free (gpointer data)
-{
-  PtxVar *var = data;
-  g_free (var->init);
-  if (var->relocs)
-    g_array_unref (var->relocs);
-  g_free (var);
-}
-
 static void
 add_reg (Parser *p, const gchar *name, guint size)
 {
@@ -188,7 +73,7 @@ static void
 parse_regs (Parser *p)
 {
   gchar *type = ptx_word (&p->lex, TRUE);
-  guint size = type ? type_size (type) : 0;
+  guint size = type ? ptx_type_size (type) : 0;
   if (!size) {
     ptx_fail (&p->lex, "registers of type %s", type ? type : "?");
     return;
@@ -368,7 +253,7 @@ parse_directive (Parser *p, const gchar *word)
     skip_statement (p);
   } else if (space_of (word, &space)) {
     do {
-      PtxVar *var = parse_var (p, space);
+      PtxVar *var = ptx_var_parse (&p->lex, space);
       if (!var)
         return;
       name_add (p, var->name, p->function->vars->len | IS_VAR);
@@ -448,7 +333,7 @@ parse_params (Parser *p, GPtrArray *into)
       ptx_fail (&p->lex, "parameters in %s", word ? word : "?");
       return;
     }
-    PtxVar *var = parse_var (p, PTX_SPACE_PARAM);
+    PtxVar *var = ptx_var_parse (&p->lex, PTX_SPACE_PARAM);
     if (!var)
       return;
     offset = (offset + var->align - 1) / var->align * var->align;
@@ -464,9 +349,9 @@ function_new (Parser *p)
 {
   PtxFunction *f = g_new0 (PtxFunction, 1);
   f->line = p->lex.line;
-  f->params = g_ptr_array_new_with_free_func (var_free);
-  f->results = g_ptr_array_new_with_free_func (var_free);
-  f->vars = g_ptr_array_new_with_free_func (var_free);
+  f->params = g_ptr_array_new_with_free_func (ptx_var_free);
+  f->results = g_ptr_array_new_with_free_func (ptx_var_free);
+  f->vars = g_ptr_array_new_with_free_func (ptx_var_free);
   f->regs = g_array_new (FALSE, TRUE, sizeof (PtxReg));
   f->labels = g_array_new (FALSE, TRUE, sizeof (PtxLabel));
   f->scopes = g_array_new (FALSE, TRUE, sizeof (guint));
@@ -555,7 +440,7 @@ parse_module (Parser *p)
       parse_function (p, word[1] == 'e');
     } else if (space_of (word, &space)) {
       do {
-        PtxVar *var = parse_var (p, space);
+        PtxVar *var = ptx_var_parse (&p->lex, space);
         if (!var)
           return;
         var->is_extern = is_extern;
@@ -569,50 +454,13 @@ parse_module (Parser *p)
   }
 }
 
-static void
-operands_free (PtxOperand *operands, guint n)
-{
-  for (guint i = 0; i < n; i++)
-    operands_free (operands[i].items, operands[i].n_items);
-  g_free (operands);
-}
-
-static void
-function_free (gpointer data)
-{
-  PtxFunction *f = data;
-  for (guint i = 0; i < f->body->len; i++) {
-    PtxStatement *s = &g_array_index (f->body, PtxStatement, i);
-    operands_free (s->operands, s->n_operands);
-  }
-  g_ptr_array_unref (f->params);
-  g_ptr_array_unref (f->results);
-  g_ptr_array_unref (f->vars);
-  g_array_unref (f->regs);
-  g_array_unref (f->labels);
-  g_array_unref (f->scopes);
-  g_array_unref (f->body);
-  g_free (f);
-}
-
-void
-ptx_module_free (PtxModule *module)
-{
-  if (!module)
-    return;
-  g_ptr_array_unref (module->vars);
-  g_ptr_array_unref (module->functions);
-  g_string_chunk_free (module->strings);
-  g_free (module);
-}
-
 PtxModule *
 ptx_parse (const gchar *text, gchar **error)
 {
   Parser p = { 0 };
   p.module = g_new0 (PtxModule, 1);
   p.module->strings = g_string_chunk_new (65536);
-  p.module->vars = g_ptr_array_new_with_free_func (var_free);
+  p.module->vars = g_ptr_array_new_with_free_func (ptx_var_free);
   p.module->functions = g_ptr_array_new_with_free_func (function_free);
   p.lex = (PtxLexer){ text, 1, p.module->strings, NULL };
   p.names = g_ptr_array_new_with_free_func ((GDestroyNotify)g_hash_table_unref);

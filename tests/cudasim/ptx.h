@@ -128,3 +128,11 @@ gchar ptx_peek (PtxLexer *lexer);
 gchar *ptx_word (PtxLexer *lexer, gboolean dots);
 gboolean ptx_number (PtxLexer *lexer, PtxKind *kind, gint64 *bits);
 void ptx_fail (PtxLexer *lexer, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
+
+/* ---- variables ---- */
+
+guint ptx_type_size (const gchar *type); /* ".f32" is 4; 0: no type */
+/* After the space: [.align n] [.ptr ...] .type name[n][m] [= init]. NULL after
+ * an error. */
+PtxVar *ptx_var_parse (PtxLexer *lexer, PtxSpace space);
+void ptx_var_free (gpointer var);

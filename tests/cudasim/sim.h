@@ -328,8 +328,13 @@ PtxVar *sim_module_var (SimModule *module, const gchar *name);
 gchar *sim_fatbin_ptx (
     const void *image, guint capability, CUresult *result, gchar **log);
 
+/* A warp's turn, in instructions. */
+#define SIM_TURN 4096
+
 /* sched.c: runs a launch to its end. */
 CUresult sim_run (SimLaunch *launch);
+
+/* warp.c */
 void sim_warp_run (SimWarp *warp);
 void sim_set_mask (SimWarp *warp, guint32 mask);
 void sim_branch (SimWarp *warp, guint32 taken, guint32 target);
@@ -337,11 +342,20 @@ void sim_exit (SimWarp *warp, guint32 lanes);
 /* The instruction needs the lanes of `wanted`: TRUE if all run now. Otherwise
  * the group is parked at it, or the launch fails. */
 gboolean sim_gather (SimWarp *warp, const SimIns *ins, guint32 wanted);
+
+/* barrier.c */
 void sim_barrier (SimWarp *warp, const SimIns *ins, guint id, guint threads,
     gboolean wait, guint32 votes);
 void sim_cluster_arrive (SimWarp *warp, const SimIns *ins, gboolean release);
 void sim_cluster_wait (SimWarp *warp, const SimIns *ins, gboolean acquire);
-SimBlock *sim_peer (SimWarp *warp, guint rank);
+/* When a warp has ended it is not waited for any longer. */
+void sim_barriers_recheck (SimBlock *block);
+void sim_cluster_recheck (SimCluster *cluster);
+
+/* block.c: blocks of one cluster, used for one cluster after another. */
+SimCluster *sim_cluster_new (SimLaunch *launch);
+void sim_cluster_start (SimCluster *cluster, guint index);
+void sim_cluster_free (SimCluster *cluster);
 
 /* memory.c */
 struct _SimAllocation {
