@@ -461,7 +461,7 @@ ptx_parse (const gchar *text, gchar **error)
   p.module = g_new0 (PtxModule, 1);
   p.module->strings = g_string_chunk_new (65536);
   p.module->vars = g_ptr_array_new_with_free_func (ptx_var_free);
-  p.module->functions = g_ptr_array_new_with_free_func (function_free);
+  p.module->functions = g_ptr_array_new_with_free_func (ptx_function_free);
   p.lex = (PtxLexer){ text, 1, p.module->strings, NULL };
   p.names = g_ptr_array_new_with_free_func ((GDestroyNotify)g_hash_table_unref);
   p.label_ids = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);

@@ -136,8 +136,8 @@ operands_free (PtxOperand *operands, guint n)
   g_free (operands);
 }
 
-static void
-function_free (gpointer data)
+void
+ptx_function_free (gpointer data)
 {
   PtxFunction *f = data;
   for (guint i = 0; i < f->body->len; i++) {

@@ -136,3 +136,4 @@ guint ptx_type_size (const gchar *type); /* ".f32" is 4; 0: no type */
  * an error. */
 PtxVar *ptx_var_parse (PtxLexer *lexer, PtxSpace space);
 void ptx_var_free (gpointer var);
+void ptx_function_free (gpointer function);
