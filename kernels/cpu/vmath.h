@@ -30,8 +30,13 @@ v_expm1_reduced (vf x, vf *power)
   const vf magic = v_set1 (12582912.0f); /* 1.5 * 2^23: rounds to integer */
   vf t = v_fma (x, v_set1 (1.44269504f), magic);
   vf n = t - magic;
+#if defined(__FMA__) || defined(__aarch64__)
   /* the float32 nearest to ln(2) is only 2e-9 off */
   vf r = v_fma (n, v_set1 (-0.693147181f), x);
+#else
+  /* in two parts, of which n times the first is exact */
+  vf r = x + n * v_set1 (-0.693359375f) + n * v_set1 (2.12194440e-4f);
+#endif
 
   *power = (vf)(((vi)t << 23) + (vi)v_set1 (1.0f));
   return v_fma (v_expm1_poly (r), r * r, r);
