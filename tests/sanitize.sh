@@ -22,7 +22,7 @@ folder=$top/build-sanitize
 nice ninja -C "$folder" >&2
 
 # In the tests' own process: the scanner of plugins has no sanitizer in it.
-export GST_REGISTRY_FORK=no G_SLICE=always-malloc
+export GST_REGISTRY_FORK=no G_SLICE=always-malloc GST_TRACERS=
 use_plugins "$folder/plugins"
 export GST_PLUGIN_SYSTEM_PATH=$folder/plugins
 export ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=8:strict_string_checks=1:abort_on_error=1
