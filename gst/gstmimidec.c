@@ -284,6 +284,19 @@ gst_mimi_dec_report_leftover (GstMimiDec *self, const gchar *where)
       ("the input was cut short, or its caps do not fit it"));
 }
 
+/* Where the format of the input ends. All whole frames of it are decoded; what
+ * is left of it in the base class's adapter is not of the next one. */
+static void
+gst_mimi_dec_leave_format (GstMimiDec *self)
+{
+  if (self->row_size == 0)
+    return;
+  gst_mimi_dec_report_leftover (self, "where the caps changed");
+  gst_mimi_dec_reset (self);
+  self->obsolete += self->leftover;
+  self->leftover = 0;
+}
+
 static gboolean
 gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
 {
@@ -303,17 +316,9 @@ gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
   if (self->row_size == 0 || rows.format != self->rows.format ||
       rows.length != self->rows.length ||
       rows.normalized != self->rows.normalized) {
-    /* All whole frames of the old kind are decoded; what is left of it in the
-     * base class's adapter is not of the new one. */
-    if (self->row_size != 0) {
-      gst_mimi_dec_report_leftover (self, "where the caps changed");
-      gst_mimi_dec_reset (self);
-    }
-    self->obsolete += self->leftover;
-    self->leftover = 0;
-    self->row_size = 0;
     if (!mimi_stream_set_rows (self->stream, &rows, &error))
       goto failed;
+    gst_mimi_dec_leave_format (self);
     self->rows = rows;
     self->row_size = mimi_rows_get_size (&rows);
   }
@@ -324,13 +329,15 @@ gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
   return gst_mimi_dec_choose_output (self);
 
 failed:
-  self->row_size = 0;
   /* Upstream sends refused caps again with whatever it has next. */
   if (self->refused != NULL && gst_caps_is_equal (self->refused, caps))
     g_error_free (error);
   else
     gst_mimi_post_error (GST_ELEMENT (self), error, "reading the caps");
   gst_caps_replace (&self->refused, caps);
+  /* The format stays: should the caps before these come again, the base class
+   * takes them for those that it has, and does not ask. */
+  gst_mimi_dec_leave_format (self);
   return FALSE;
 }
 
@@ -381,6 +388,7 @@ gst_mimi_dec_parse (
   if (self->row_size == 0)
     return GST_FLOW_NOT_NEGOTIATED;
 
+  gst_clear_caps (&self->refused); /* others came: they count again */
   self->obsolete = 0;
   *offset = obsolete;
   available -= obsolete;

@@ -320,6 +320,28 @@ GST_START_TEST (after_refused_caps_good_ones_work)
 }
 GST_END_TEST;
 
+/* The base class takes these for the caps that it has, and does not ask. */
+GST_START_TEST (after_refused_caps_those_before_work)
+{
+  guint i;
+
+  gst_harness_set_src_caps_str (h, LATENT);
+  push_rows (h, 1, NONE);
+  for (i = 0; i < 2; i++) {
+    push_bytes (h, 64);
+    push_caps (h, "audio/x-mimi-latent,rate=24000,channels=1,dims=64");
+    expect_error (h->element, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, "64");
+    expect_warning (h->element, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE,
+        "unfinished|64 bytes");
+    gst_harness_set_src_caps_str (h, LATENT);
+    push_rows (h, 1, NONE);
+  }
+  pull_frames (h, 1, 1, 0);
+  pull_frames (h, 1, 1, FRAME);
+  pull_frames (h, 1, 1, 2 * FRAME);
+}
+GST_END_TEST;
+
 /* ------------------------------------------------- rows without a token --- */
 
 GST_START_TEST (rows_without_a_token_give_no_audio)
@@ -438,6 +460,7 @@ caps_suite (void)
   tcase_add_test (tcase, another_number_of_codebooks_resets);
   tcase_add_test (tcase, caps_that_say_the_same_in_other_words_change_nothing);
   tcase_add_test (tcase, after_refused_caps_good_ones_work);
+  tcase_add_test (tcase, after_refused_caps_those_before_work);
   tcase_add_test (tcase, rows_without_a_token_give_no_audio);
   tcase_add_test (
       tcase, a_buffer_without_audio_keeps_its_timestamp_for_the_next);
