@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* What 200,000 tensors of 8 dimensions need, and some metadata. */
+#define MAX_CONTAINERS 601000
+#define MAX_COMMAS 3000000
+
 static gboolean
 fail (GError **error, const gchar *message)
 {
@@ -16,12 +20,13 @@ fail (GError **error, const gchar *message)
 /* json-glib descends by recursion, and leaks the first of two values: deep
  * nesting, and anything after the object, has to be refused first. So have the
  * comments and single quotes that it knows and JSON does not: they would hide
- * brackets from this function. */
+ * brackets from this function. And so have more parts than anybody needs: each
+ * object takes 300 bytes of memory, be it "{}", each value 40. */
 static gboolean
 check_outline (const gchar *json, gsize length, guint max_depth, GError **error)
 {
   gboolean in_string = FALSE, done = FALSE;
-  guint depth = 0;
+  guint depth = 0, containers = 0, commas = 0;
   gsize i;
 
   for (i = 0; i < length; i++) {
@@ -43,9 +48,14 @@ check_outline (const gchar *json, gsize length, guint max_depth, GError **error)
     } else if (c == '{' || c == '[') {
       if (++depth > max_depth)
         return fail (error, "it is nested too deep");
+      if (++containers > MAX_CONTAINERS)
+        return fail (error, "it has too many objects and lists");
+    } else if (c == ',') {
+      if (++commas > MAX_COMMAS)
+        return fail (error, "it has too many values");
     } else if (c == '}' || c == ']') {
       done = --depth == 0;
-    } else if (!g_ascii_isalnum (c) && !strchr ("+-.:,", c)) {
+    } else if (!g_ascii_isalnum (c) && !strchr ("+-.:", c)) {
       return fail (error, "it is not JSON");
     }
   }

@@ -216,6 +216,28 @@ test_many (void)
   g_string_free (json, TRUE);
 }
 
+/* Few bytes that would become much memory: what is counted before it is
+ * parsed. */
+static void
+test_bombs (void)
+{
+  static const struct {
+    const gchar *part, *says;
+  } bombs[] = { { "{},", "too many objects" }, { "[],", "too many objects" },
+    { "0,", "too many values" } };
+  guint i, j;
+
+  for (i = 0; i < G_N_ELEMENTS (bombs); i++) {
+    GString *json = g_string_new ("{\"__metadata__\":{\"x\":[");
+
+    for (j = 0; j < 4000000; j++)
+      g_string_append (json, bombs[i].part);
+    g_string_append (json, "0]}}");
+    assert_bad (json->str, 0, CORRUPT, bombs[i].says);
+    g_string_free (json, TRUE);
+  }
+}
+
 /* What is in a message has a sensible length and is UTF-8. */
 static void
 test_names (void)
@@ -315,6 +337,7 @@ main (int argc, char **argv)
   g_test_add_func ("/safetensors/shapes", test_shapes);
   g_test_add_func ("/safetensors/json", test_json);
   g_test_add_func ("/safetensors/many", test_many);
+  g_test_add_func ("/safetensors/bombs", test_bombs);
   g_test_add_func ("/safetensors/names", test_names);
   g_test_add_func ("/safetensors/length", test_length);
   g_test_add_func ("/safetensors/types", test_types);
