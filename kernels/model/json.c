@@ -2,12 +2,17 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "json.h"
+#include "config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What 200,000 tensors of 8 dimensions need, and some metadata. */
 #define MAX_CONTAINERS 601000
 #define MAX_COMMAS 3000000
+
+/* Names of one object with the same hash: of 200,000 honest ones hardly two. */
+#define MAX_ALIKE 1000
 
 static gboolean
 fail (GError **error, const gchar *message)
@@ -15,6 +20,64 @@ fail (GError **error, const gchar *message)
   g_set_error_literal (
       error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, message);
   return FALSE;
+}
+
+static gint
+compare_hashes (gconstpointer a, gconstpointer b)
+{
+  guint32 x = *(const guint32 *)a, y = *(const guint32 *)b;
+
+  return x < y ? -1 : x > y;
+}
+
+/* Whether no value is among `hashes` from `first` on too often. */
+static gboolean
+check_alike (GArray *hashes, guint first)
+{
+  guint32 *h = &g_array_index (hashes, guint32, 0);
+  guint i;
+
+  if (hashes->len - first <= MAX_ALIKE)
+    return TRUE;
+  qsort (h + first, hashes->len - first, sizeof *h, compare_hashes);
+  for (i = first + MAX_ALIKE; i < hashes->len; i++) {
+    if (h[i] == h[i - MAX_ALIKE])
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* Tables of names that all have one hash take time without end. `hashes` is for
+ * those of the objects that are open. */
+static gboolean
+check_names (const gchar *json, gsize length, GArray *hashes, GError **error)
+{
+  guint firsts[MIMI_MAX_CONFIG_DEPTH + 1], depth = 0;
+  guint32 hash = 0;
+  gsize i;
+
+  for (i = 0; i < length; i++) {
+    if (json[i] == '"') {
+      gboolean escaped = FALSE;
+
+      /* g_str_hash(); what has escapes counts as alike */
+      for (hash = 5381, i++; i < length && json[i] != '"'; i++) {
+        escaped |= json[i] == '\\';
+        hash = hash * 33 + (guint32)(signed char)json[i];
+        i += json[i] == '\\';
+      }
+      hash = escaped ? 0 : hash;
+    } else if (json[i] == ':') {
+      g_array_append_val (hashes, hash);
+    } else if (json[i] == '{' || json[i] == '[') {
+      firsts[depth++] = hashes->len;
+    } else if (json[i] == '}' || json[i] == ']') {
+      if (!check_alike (hashes, firsts[--depth]))
+        return fail (error, "it has too many names with one hash");
+      g_array_set_size (hashes, firsts[depth]);
+    }
+  }
+  return TRUE;
 }
 
 /* json-glib descends by recursion, and leaks the first of two values: deep
@@ -109,13 +172,21 @@ mimi_json_parse (
   JsonParser *parser;
   JsonNode *root = NULL;
   Names names = { NULL, 0, NULL };
+  GArray *hashes;
+  gboolean ok;
 
   if (!g_utf8_validate_len (text, length, NULL)) {
     g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA,
         "it is not UTF-8");
     return NULL;
   }
+  g_return_val_if_fail (max_depth <= MIMI_MAX_CONFIG_DEPTH, NULL);
   if (!check_outline (text, length, max_depth, error))
+    return NULL;
+  hashes = g_array_new (FALSE, FALSE, sizeof (guint32));
+  ok = check_names (text, length, hashes, error);
+  g_array_unref (hashes);
+  if (!ok)
     return NULL;
 
   names.sets =

@@ -7,9 +7,12 @@
 #include <string.h>
 #include <yaml.h>
 
+/* Of a configuration; those of pocket-tts have a hundred. */
+#define MAX_NODES 10000
+
 typedef struct {
   yaml_parser_t parser;
-  guint depth;
+  guint depth, nodes;
   GError **error;
 } Reader;
 
@@ -126,6 +129,13 @@ read_node (Reader *reader, yaml_event_t *event)
 {
   yaml_event_type_t type = event->type;
   JsonNode *node = NULL;
+
+  if (++reader->nodes > MAX_NODES) {
+    g_set_error (reader->error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
+        "it has more than %d values", MAX_NODES);
+    yaml_event_delete (event);
+    return NULL;
+  }
 
   if (type == YAML_SCALAR_EVENT)
     node = make_scalar (event);

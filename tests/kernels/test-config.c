@@ -404,6 +404,11 @@ test_hostile (void)
   assert_other ("a.yaml", "? [a]\n: b\n");
   assert_other ("a.yaml", "a: 1\na: 2\n");
   assert_other ("a.yaml", "\t\t");
+  g_string_assign (yaml, "model_type: mimi\na: [");
+  for (i = 0; i < 100000; i++)
+    g_string_append (yaml, "{},");
+  g_string_append (yaml, "0]\n");
+  assert_other ("a.yaml", yaml->str);
   g_string_free (deep, TRUE);
   g_string_free (yaml, TRUE);
 }

@@ -238,6 +238,29 @@ test_bombs (void)
   }
 }
 
+/* Names that one hash function puts into one place: all letters of "Ez" and
+ * "FY" do, in any order. */
+static void
+test_alike (void)
+{
+  static const gchar *const words[] = { "Ez", "FY", "\\u0045z" };
+  guint i, j, escaped;
+
+  for (escaped = 0; escaped < 2; escaped++) {
+    GString *json = g_string_new ("{");
+
+    for (i = 0; i < 1 << 17; i++) {
+      g_string_append (json, i ? ",\"" : "\"");
+      for (j = 0; j < 17; j++)
+        g_string_append (json, words[i >> j & 1 ? 1 : 2 * escaped]);
+      g_string_append (json, "\":0");
+    }
+    g_string_append_c (json, '}');
+    assert_bad (json->str, 0, CORRUPT, "names with one hash");
+    g_string_free (json, TRUE);
+  }
+}
+
 /* What is in a message has a sensible length and is UTF-8. */
 static void
 test_names (void)
@@ -338,6 +361,7 @@ main (int argc, char **argv)
   g_test_add_func ("/safetensors/json", test_json);
   g_test_add_func ("/safetensors/many", test_many);
   g_test_add_func ("/safetensors/bombs", test_bombs);
+  g_test_add_func ("/safetensors/alike", test_alike);
   g_test_add_func ("/safetensors/names", test_names);
   g_test_add_func ("/safetensors/length", test_length);
   g_test_add_func ("/safetensors/types", test_types);
