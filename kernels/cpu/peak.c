@@ -37,9 +37,6 @@ mimi_cpu_read (const gfloat *data, gsize n)
   vf acc[8] = { { 0 } };
 
   for (gsize i = 0; i + 8 * VL <= n; i += 8 * VL) {
-    if (i + FAR_AHEAD + 8 * VL < n)
-      for (guint v = 0; v < 8 * VL; v += 16)
-        v_prefetch (data + i + v);
     UNROLL for (guint v = 0; v < 8; v++) acc[v] += v_load (data + i + v * VL);
   }
   UNROLL for (guint v = 1; v < 8; v++) acc[0] += acc[v];

@@ -251,18 +251,6 @@ v_prefetch (const gfloat *p)
   __builtin_prefetch (p + FAR_AHEAD, 0, 2);
 }
 
-/* The same where nothing but memory limits: one line at p. */
-#ifndef STREAM_AHEAD
-#define STREAM_AHEAD 16384 /* bytes */
-#endif
-
-INLINE void
-v_prefetch_stream (gconstpointer p)
-{
-  __builtin_prefetch ((const gchar *)p + 1024, 0, 3);
-  __builtin_prefetch ((const gchar *)p + STREAM_AHEAD, 0, 2);
-}
-
 /* Half a group, 8 floats: VH vectors vh. */
 #if VL == 16
 #define VH 1
