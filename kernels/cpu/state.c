@@ -26,13 +26,7 @@ move_memories (MimiCpuSlot *slot, gfloat *values, gboolean read)
 
   mimi_state_lay_out (&at, net);
   move (state->upsample, values + at.front, net->width, read);
-  if (slot->cpu->wide) /* [channel][time]: see memory.c */
-    for (guint c = 0; c < net->width; c++)
-      for (guint t = 0; t < past; t++)
-        move (state->first + c * past + t,
-            values + at.first + t * net->width + c, 1, read);
-  else
-    move (state->first, values + at.first, past * net->width, read);
+  move (state->first, values + at.first, past * net->width, read);
   for (guint i = 0; i < net->stages; i++) {
     move (state->up[i], values + at.up[i], net->channels[i], read);
     move (state->res[i], values + at.res[i],
