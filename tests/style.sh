@@ -5,8 +5,8 @@
 # usage: tests/style.sh
 #
 # clang-format over C and CUDA (version 14 only: every version formats a
-# little differently), shellcheck over scripts, pyflakes over Python, and the
-# licence line in each file. A tool that is missing is reported; then the exit
+# little differently), shellcheck over scripts, pyflakes over Python, the licence
+# line in each file, and the links between the pages of documentation. A tool that is missing is reported; then the exit
 # status is 77 if nothing else was wrong.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -50,6 +50,22 @@ for file in $(sources 'c|h|cu|cuh|sh|py') .ci/run; do
     say "$file: no SPDX line at its top"
     status=1
   }
+done
+
+# links PAGE: where its links lead to
+links ()
+{
+  sed -nE 's/^\[[^]]*\]: *([^ #]+).*/\1/p' "$1"
+  grep -oE '\]\([^)# ]+' "$1" | sed 's/^](//'
+}
+
+for page in $(sources md); do
+  for target in $(links "$page" | grep -v ://); do
+    [ -e "$(dirname "$page")/$target" ] || {
+      say "$page: a link to $target, which is not there"
+      status=1
+    }
+  done
 done
 
 [ "$status" -ne 0 ] || [ -z "$missing" ] || {
