@@ -150,6 +150,8 @@ sim_config_load (void)
   sim_config.quiet = number_of ("CUDASIM_QUIET", 0) != 0;
   sim_config.report = g_getenv ("CUDASIM_REPORT");
   sim_config.dump = g_getenv ("CUDASIM_DUMP");
+  sim_config.lines = g_getenv ("CUDASIM_LINES");
+  sim_config.image = g_getenv ("CUDASIM_IMAGE");
   sim_config.count = sim_config.report != NULL;
   g_once_init_leave (&once, 1);
 }

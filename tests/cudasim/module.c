@@ -60,7 +60,14 @@ SimModule *
 sim_module_load (
     const void *image, guint capability, CUresult *result, gchar **log)
 {
-  gchar *text = sim_fatbin_ptx (image, capability, result, log);
+  gchar *other = NULL;
+  if (sim_config.image &&
+      !g_file_get_contents (sim_config.image, &other, NULL, NULL)) {
+    *log = g_strdup_printf ("%s cannot be read", sim_config.image);
+    return NULL;
+  }
+  gchar *text = sim_fatbin_ptx (other ? other : image, capability, result, log);
+  g_free (other);
   if (!text)
     return NULL;
   if (sim_config.dump)

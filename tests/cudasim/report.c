@@ -7,6 +7,8 @@
 
 #include <stdio.h>
 
+static GHashTable *lines; /* of the PTX -> how often */
+
 typedef struct {
   SimCounts counts;
   guint64 executed[SIM_N_KINDS];
@@ -54,9 +56,44 @@ kept_of (GHashTable *table, const gchar *name)
   return v;
 }
 
+static void
+keep_lines (const SimKernel *k)
+{
+  if (!lines)
+    lines = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  for (guint i = 0; i < k->n_code; i++) {
+    gpointer line = GUINT_TO_POINTER (k->code[i].line);
+    guint64 *n = g_hash_table_lookup (lines, line);
+    if (!n)
+      g_hash_table_insert (lines, line, n = g_new0 (guint64, 1));
+    *n = MAX (*n, k->executed[i]);
+  }
+}
+
+/* LINE COUNT, for every line that is an instruction. */
+static void
+write_lines (void)
+{
+  FILE *f = fopen (sim_config.lines, "w");
+  for (guint m = 0; modules && m < modules->len; m++) {
+    SimModule *module = modules->pdata[m];
+    for (guint i = 0; i < module->kernels->len; i++)
+      keep_lines (module->kernels->pdata[i]);
+  }
+  GList *keys = lines ? g_hash_table_get_keys (lines) : NULL;
+  for (GList *l = keys; f && l; l = l->next)
+    fprintf (f, "%u %llu\n", GPOINTER_TO_UINT (l->data),
+        *(unsigned long long *)g_hash_table_lookup (lines, l->data));
+  g_list_free (keys);
+  if (f)
+    fclose (f);
+}
+
 void
 sim_counts_keep (SimModule *module)
 {
+  for (guint i = 0; sim_config.lines && i < module->kernels->len; i++)
+    keep_lines (module->kernels->pdata[i]);
   if (!kept)
     kept = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   for (guint i = 0; i < module->kernels->len; i++) {
@@ -266,6 +303,8 @@ cudasim_report (const char *path)
 __attribute__ ((destructor)) static void
 at_exit (void)
 {
+  if (sim_config.lines)
+    write_lines ();
   if (sim_config.report && cudasim_report (sim_config.report) != 0)
     api_log ("%s cannot be written", sim_config.report);
 }

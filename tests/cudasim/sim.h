@@ -451,7 +451,7 @@ typedef struct {
   guint devices;
   gsize memory;
   gboolean quiet;
-  const gchar *report, *dump; /* files */
+  const gchar *report, *dump, *lines, *image; /* files */
 } SimConfig;
 
 extern SimConfig sim_config;
