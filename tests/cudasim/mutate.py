@@ -62,10 +62,11 @@ def bound(line):
 
 
 def lane(line):
-    m = re.search(r"shfl\.sync\.bfly\.b32\s+[^,]+,[^,]+,\s*(\d+)", line)
+    m = re.search(r"shfl\.sync\.(\w+)\.b32\s+[^,]+,[^,]+,\s*(\d+)", line)
     if m:
-        other = 2 if m.group(1) == "1" else int(m.group(1)) // 2
-        yield line[:m.start(1)] + str(other) + line[m.end(1):]
+        n = int(m.group(2))
+        other = n + 1 if m.group(1) != "bfly" else 2 if n == 1 else n // 2
+        yield line[:m.start(2)] + str(other) + line[m.end(2):]
 
 
 def total(line):
