@@ -198,7 +198,7 @@ bench_measure (
   const MimiNetwork *net = mimi_decoder_get_network (decoder);
   const MimiCpuKernels *machine = mimi_cpu_detect (error);
   guint n = MAX (options->frames, 1), all = n + WARM_FRAMES;
-  MimiCpuArena memory = { NULL, READ_FLOATS };
+  MimiCpuArena memory = { .used = READ_FLOATS };
   MimiStream *stream = NULL;
   MimiRows rows;
   Measured measured;
@@ -206,7 +206,7 @@ bench_measure (
   gchar *data;
 
   if (machine == NULL || !bench_find_rows (options, net, NULL, &rows, error) ||
-      !mimi_cpu_arena_open (&memory, "measuring memory", error))
+      !mimi_cpu_arena_open (&memory, TRUE, "measuring memory", error))
     return FALSE;
   measured = (Measured){ times_new (n), times_new (all), times_new (all) };
   data = make_rows (&rows, net, all);

@@ -13,15 +13,17 @@
 /* arena.c: many arrays in one allocation. Laid out twice by the same code: once
  * to find the size (base NULL: take() returns NULL), once to hand them out. */
 typedef struct {
+  gpointer memory; /* as allocated */
   gfloat *base;
   gsize used; /* floats */
 } MimiCpuArena;
 
 /* n floats, zeroed, at a multiple of 64 bytes. */
 gfloat *mimi_cpu_arena_take (MimiCpuArena *arena, gsize n);
-/* Allocates what the first pass has counted. */
-gboolean mimi_cpu_arena_open (
-    MimiCpuArena *arena, const gchar *what, GError **error);
+/* Allocates what the first pass has counted; with huge_pages for what is used
+ * whole and read in order. */
+gboolean mimi_cpu_arena_open (MimiCpuArena *arena, gboolean huge_pages,
+    const gchar *what, GError **error);
 void mimi_cpu_arena_close (MimiCpuArena *arena);
 
 /* Weights of a product y[n] = sum over k of x[k] w[n][k] + bias[n]. Panels of

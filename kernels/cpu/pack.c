@@ -349,7 +349,7 @@ mimi_cpu_pack (MimiCpu *cpu, MimiModel *model, GError **error)
     }
   }
   pack_all (cpu, w);
-  if (!mimi_cpu_arena_open (&cpu->arena, "the weights", error))
+  if (!mimi_cpu_arena_open (&cpu->arena, TRUE, "the weights", error))
     return FALSE;
   pack_all (cpu, w);
   return TRUE;

@@ -90,7 +90,7 @@ lay_out_scratch (
 gsize
 mimi_cpu_state_size (const MimiCpu *cpu)
 {
-  MimiCpuArena arena = { NULL, 0 };
+  MimiCpuArena arena = { 0 };
   MimiCpuState state;
 
   lay_out_state (&arena, &state, cpu);
@@ -106,7 +106,7 @@ mimi_cpu_slot_new (const MimiCpu *cpu, guint threads, GError **error)
   slot->threads = threads;
   lay_out_state (&slot->arena, &slot->state, cpu);
   lay_out_scratch (&slot->arena, &slot->scratch, cpu, threads);
-  if (!mimi_cpu_arena_open (&slot->arena, "a stream", error))
+  if (!mimi_cpu_arena_open (&slot->arena, FALSE, "a stream", error))
     goto failed;
   lay_out_state (&slot->arena, &slot->state, cpu);
   lay_out_scratch (&slot->arena, &slot->scratch, cpu, threads);
