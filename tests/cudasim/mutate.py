@@ -13,7 +13,7 @@ than PERCENT (default 90) are caught, or when TEST fails unchanged.
   barrier   a barrier of a block, warp or cluster, or a dependency wait is gone
   fence     a fence is gone
   index     a load or store is one element off
-  lane      a shuffle takes another lane
+  lane      a shuffle gives each lane its own value
   sum       a multiply-add forgets what it adds to
   bound     a comparison includes its end, or no longer does
   value     an addition of integers adds one more
@@ -62,11 +62,11 @@ def bound(line):
 
 
 def lane(line):
-    m = re.search(r"shfl\.sync\.(\w+)\.b32\s+[^,]+,[^,]+,\s*(\d+)", line)
+    m = re.search(r"shfl\.sync\.\w+\.b32(\s+)(%\w+)(?:\|%\w+)?, (%\w+),.*;",
+                  line)
     if m:
-        n = int(m.group(2))
-        other = n + 1 if m.group(1) != "bfly" else 2 if n == 1 else n // 2
-        yield line[:m.start(2)] + str(other) + line[m.end(2):]
+        yield (line[:m.start()] +
+               f"mov.b32{m.group(1)}{m.group(2)}, {m.group(3)};")
 
 
 def total(line):
