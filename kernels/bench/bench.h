@@ -6,7 +6,7 @@
 #include "../mimi.h"
 
 typedef struct {
-  gchar *config, *backend, *input, *output, *trace;
+  gchar *config, *backend, *input, *output, *trace, *state;
   gint threads, frames, codebooks, chunk, cpu, dims;
   gboolean denormalized, s16;
 } BenchOptions;

@@ -107,6 +107,11 @@ main (int argc, char **argv)
         "the latents were already multiplied by emb_std", NULL },
     { "dims", 0, 0, G_OPTION_ARG_INT, &o.dims,
         "values a latent (the network's own; its width is also good)", "N" },
+    { "state", 0, 0, G_OPTION_ARG_STRING, &o.state,
+        "device (it stays where it is) or host: saved after every measured "
+        "frame and restored before the next, as programs do that pass it in "
+        "and out",
+        "WHERE" },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME, &o.trace,
         "also write every stage's output into this folder", "DIR" },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &paths, NULL,
@@ -137,6 +142,12 @@ main (int argc, char **argv)
     g_strfreev (paths);
     return 2;
   }
+  if (good && o.state && !g_str_equal (o.state, "device") &&
+      !g_str_equal (o.state, "host")) {
+    g_printerr ("mimi-bench: --state is device or host, not %s\n", o.state);
+    g_strfreev (paths);
+    return 2;
+  }
   if (good) {
     if (o.cpu >= 0)
       pin_to_cpu (o.cpu);
@@ -148,6 +159,7 @@ main (int argc, char **argv)
   g_strfreev (paths);
   g_free (o.config);
   g_free (o.backend);
+  g_free (o.state);
   g_free (o.input);
   g_free (o.output);
   g_free (o.trace);

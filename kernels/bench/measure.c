@@ -106,15 +106,31 @@ typedef struct {
   Times frames, flop, bytes; /* a frame, a FLOP, a byte read */
 } Measured;
 
+/* A frame; `blob`: NULL, or the stream's state, which comes from there and goes
+ * back. */
+static gboolean
+decode (MimiStream *stream, gconstpointer row, gpointer blob, gfloat *pcm,
+    GError **error)
+{
+  MimiResult result;
+
+  return (!blob || mimi_stream_restore (stream, blob,
+                       mimi_stream_get_state_size (stream), error)) &&
+         mimi_stream_decode (stream, row, 1, pcm, &result, error) &&
+         (!blob || mimi_stream_save (stream, blob, error));
+}
+
 static gboolean
 run (MimiStream *stream, const MimiRows *rows, const gchar *data, guint n,
-    const MimiCpuKernels *machine, const gfloat *memory, Measured *measured,
-    GError **error)
+    const MimiCpuKernels *machine, const gfloat *memory, gpointer blob,
+    Measured *measured, GError **error)
 {
   gfloat pcm[MIMI_FRAME_SAMPLES];
   gsize row_size = mimi_rows_get_size (rows);
   volatile gfloat sink;
-  MimiResult result;
+
+  if (blob && !mimi_stream_save (stream, blob, error))
+    return FALSE;
 
   for (guint i = 0; i < n + WARM_FRAMES; i++) {
     const gchar *row = data + i * row_size;
@@ -127,14 +143,14 @@ run (MimiStream *stream, const MimiRows *rows, const gchar *data, guint n,
       times_add (
           &measured->bytes, start, (gdouble)READ_FLOATS * sizeof (gfloat));
       /* this frame brings back into the caches what reading threw out */
-      if (!mimi_stream_decode (stream, row, 1, pcm, &result, error))
+      if (!decode (stream, row, blob, pcm, error))
         return FALSE;
     }
     start = now ();
     flops = machine->multiply (BURST_FLOPS);
     times_add (&measured->flop, start, flops);
     start = now ();
-    if (!mimi_stream_decode (stream, row, 1, pcm, &result, error))
+    if (!decode (stream, row, blob, pcm, error))
       return FALSE;
     if (i >= WARM_FRAMES)
       times_add (&measured->frames, start, 1);
@@ -200,6 +216,7 @@ bench_measure (
   guint n = MAX (options->frames, 1), all = n + WARM_FRAMES;
   MimiCpuArena memory = { .used = READ_FLOATS };
   MimiStream *stream = NULL;
+  gpointer blob = NULL;
   MimiRows rows;
   Measured measured;
   gboolean good = FALSE;
@@ -213,7 +230,11 @@ bench_measure (
   stream = mimi_stream_new (decoder, options->threads, error);
   if (stream && mimi_stream_set_rows (stream, &rows, error)) {
     mimi_stream_set_pcm (stream, MIMI_PCM_F32);
-    good = run (stream, &rows, data, n, machine, memory.base, &measured, error);
+    if (g_strcmp0 (options->state, "host") == 0)
+      blob = g_malloc (mimi_stream_get_state_size (stream));
+    good = run (
+        stream, &rows, data, n, machine, memory.base, blob, &measured, error);
+    g_free (blob);
   }
   if (good)
     report (options, decoder, rows.format == MIMI_ROW_U16 ? rows.length : 0,
