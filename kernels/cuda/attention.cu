@@ -39,6 +39,9 @@ attention (const MimiAttentionArgs &p)
   const unsigned long long block0 = begin / TILE;
   const unsigned n_blocks = (unsigned)(end / TILE - block0) + 1;
   const unsigned ring0 = (unsigned)(block0 % p.ring_blocks);
+  const unsigned newest = ring0 + n_blocks - 1 < p.ring_blocks
+                              ? ring0 + n_blocks - 1
+                              : ring0 + n_blocks - 1 - p.ring_blocks;
   const unsigned ring_length = p.heads * p.ring_blocks * DIM * TILE;
   const float *keys =
       (const float *)entry.state + p.ring + head * p.ring_blocks * DIM * TILE;
@@ -59,18 +62,30 @@ attention (const MimiAttentionArgs &p)
     const unsigned slot =
         ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
     const unsigned half = lane / TILE * (DIM / 2);
-    const float *k = keys + (slot * DIM + half) * TILE + lane % TILE;
     const unsigned long long position = (block0 + b) * TILE + lane % TILE;
+    /* A column that nobody sees may never have been written: look at the
+     * newest instead. */
     const bool wanted = begin <= position && position <= end;
+    const unsigned place = wanted
+                               ? slot * DIM * TILE + lane % TILE
+                               : newest * DIM * TILE + (unsigned)(end % TILE);
+    const float *k = keys + place + half * TILE;
     float sum[QUERIES] = {};
-#pragma unroll 8
-    for (unsigned d = 0; d < DIM / 2; d++) {
-      const float x = wanted ? k[d * TILE] : 0.0f;
-      const float4 q = *(const float4 *)query[half + d];
-      sum[0] = fmaf (q.x, x, sum[0]);
-      sum[1] = fmaf (q.y, x, sum[1]);
-      sum[2] = fmaf (q.z, x, sum[2]);
-      sum[3] = fmaf (q.w, x, sum[3]);
+#pragma unroll
+    for (unsigned d0 = 0; d0 < DIM / 2; d0 += 16) {
+      float x[16]; /* on their way at once */
+#pragma unroll
+      for (unsigned d = 0; d < 16; d++)
+        x[d] = k[(d0 + d) * TILE];
+      ask_first ();
+#pragma unroll
+      for (unsigned d = 0; d < 16; d++) {
+        const float4 q = *(const float4 *)query[half + d0 + d];
+        sum[0] = fmaf (q.x, x[d], sum[0]);
+        sum[1] = fmaf (q.y, x[d], sum[1]);
+        sum[2] = fmaf (q.z, x[d], sum[2]);
+        sum[3] = fmaf (q.w, x[d], sum[3]);
+      }
     }
 #pragma unroll
     for (unsigned i = 0; i < QUERIES; i++) {
@@ -109,21 +124,32 @@ attention (const MimiAttentionArgs &p)
    * that some query sees are read: the others may hold anything. */
   float sum[QUERIES][DIM / 32] = {};
   const unsigned stop = (unsigned)(end - block0 * TILE);
-#pragma unroll 4
-  for (unsigned i = (unsigned)(begin - block0 * TILE) + warp; i <= stop;
-       i += WARPS) {
-    const unsigned b = i / TILE;
-    const unsigned slot =
-        ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
-    const float *v = values + (slot * TILE + i % TILE) * DIM + lane;
-    const float4 weight = *(const float4 *)score[i];
+  for (unsigned i0 = (unsigned)(begin - block0 * TILE) + warp; i0 <= stop;
+       i0 += 8 * WARPS) {
+    float x[8][DIM / 32]; /* on their way at once */
 #pragma unroll
-    for (unsigned d = 0; d < DIM / 32; d++) {
-      const float x = v[d * 32];
-      sum[0][d] = fmaf (weight.x, x, sum[0][d]);
-      sum[1][d] = fmaf (weight.y, x, sum[1][d]);
-      sum[2][d] = fmaf (weight.z, x, sum[2][d]);
-      sum[3][d] = fmaf (weight.w, x, sum[3][d]);
+    for (unsigned j = 0; j < 8; j++) {
+      const unsigned i = min (i0 + j * WARPS, stop), b = ring0 + i / TILE;
+      const unsigned slot = b < p.ring_blocks ? b : b - p.ring_blocks;
+      const float *v = values + (slot * TILE + i % TILE) * DIM + lane;
+#pragma unroll
+      for (unsigned d = 0; d < DIM / 32; d++)
+        x[j][d] = v[d * 32];
+    }
+    ask_first ();
+#pragma unroll
+    for (unsigned j = 0; j < 8; j++) {
+      const unsigned i = min (i0 + j * WARPS, stop);
+      float4 weight = *(const float4 *)score[i];
+      if (i0 + j * WARPS > stop)
+        weight = make_float4 (0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+      for (unsigned d = 0; d < DIM / 32; d++) {
+        sum[0][d] = fmaf (weight.x, x[j][d], sum[0][d]);
+        sum[1][d] = fmaf (weight.y, x[j][d], sum[1][d]);
+        sum[2][d] = fmaf (weight.z, x[j][d], sum[2][d]);
+        sum[3][d] = fmaf (weight.w, x[j][d], sum[3][d]);
+      }
     }
   }
 #pragma unroll

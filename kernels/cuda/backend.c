@@ -113,13 +113,16 @@ batch_new (Cuda *self, guint entries, GError **error)
   CUgraph graph = NULL;
   gboolean ok;
 
-  ok = CHECK (cuda, error, MemAlloc,
-           (&batch->memory, activations + entries * sizeof (MimiEntry) +
-                                entries * sizeof (guint32))) &&
-       CHECK (cuda, error, MemHostAlloc,
-           ((gpointer *)&batch->pinned, pinned,
-               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) &&
-       CHECK (cuda, error, MemHostGetDevicePointer, (&host, batch->pinned, 0));
+  ok =
+      CHECK (cuda, error, MemAlloc,
+          (&batch->memory, activations + entries * sizeof (MimiEntry) +
+                               entries * sizeof (guint32))) &&
+      CHECK (cuda, error, MemHostAlloc,
+          ((gpointer *)&batch->pinned, pinned,
+              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) &&
+      CHECK (cuda, error, MemHostGetDevicePointer, (&host, batch->pinned, 0)) &&
+      /* Columns that a small layer does not fill are read, if not used. */
+      CHECK (cuda, error, MemsetD32, (batch->memory, 0, activations / 4));
   if (!ok)
     goto fail;
   memset (batch->pinned, 0, pinned);
@@ -202,6 +205,8 @@ add_slots (Cuda *self, GError **error)
   if (!CHECK (self->cuda, error, MemAlloc, (&memory, CHUNK * size)))
     return FALSE;
   g_array_append_val (self->chunks, memory);
+  if (!CHECK (self->cuda, error, MemsetD32, (memory, 0, CHUNK * size / 4)))
+    return FALSE;
   for (i = 0; i < CHUNK; i++) {
     Slot *slot = g_new0 (Slot, 1);
     slot->state = memory + i * size;

@@ -37,6 +37,14 @@ overflows (float x)
   return !(fabsf (x) <= MIMI_CUDA_HUGE);
 }
 
+/* Keeps the compiler from moving loads down to where their values are used: a
+ * warp runs in order, and would wait for one after the other. */
+static __device__ void
+ask_first ()
+{
+  asm volatile("" ::: "memory");
+}
+
 /* Programmatic dependent launch, sm_90 and later: a kernel's blocks may start
  * while those before it still run, and may touch nothing that any of them
  * writes until they have waited. Every kernel must wait, so that the one before

@@ -93,6 +93,7 @@ typedef struct {
   S (MemFreeHost, "cuMemFreeHost", (gpointer memory)) \
   S (MemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", \
       (CUdeviceptr * address, gpointer memory, guint flags)) \
+  S (MemsetD32, "cuMemsetD32_v2", (CUdeviceptr to, guint value, gsize n)) \
   S (MemcpyHtoD, "cuMemcpyHtoD_v2", \
       (CUdeviceptr to, gconstpointer from, gsize size)) \
   S (MemcpyDtoH, "cuMemcpyDtoH_v2", \

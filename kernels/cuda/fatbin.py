@@ -6,6 +6,7 @@
 Machine code for the given architectures, or all of ARCHITECTURES, as far as
 this nvcc knows them, and PTX of the lowest, of 90 and of the last: the driver
 compiles what has no machine code.
+"ptx90" is PTX alone.
 Nothing is compressed, so that tests/cudasim can read the PTX. The log holds
 what ptxas says of each kernel's registers, stack and spills.
 """
@@ -35,14 +36,16 @@ def supports(nvcc, option):
 
 def main():
     nvcc, source, image, wrapper, log, depfile = sys.argv[1:7]
-    archs = known(nvcc, sorted(map(int, sys.argv[7:])) or ARCHITECTURES)
+    only_ptx = [int(a[3:]) for a in sys.argv[7:] if a.startswith("ptx")]
+    wanted = [int(a) for a in sys.argv[7:] if not a.startswith("ptx")]
+    archs = known(nvcc, sorted(wanted + only_ptx) or ARCHITECTURES)
     command = [nvcc, "-fatbin", "-std=c++17", "-Xptxas", "-v",
                "-MD", "-MF", depfile, "-o", image]
     command.append("--compress-mode=none" if supports(nvcc, "compress-mode")
                    else "--no-compress")
     for a in archs:
-        code = [f"sm_{a}"]
-        if a in (archs[0], 90, archs[-1]):
+        code = [] if a in only_ptx else [f"sm_{a}"]
+        if not code or a in (archs[0], 90, archs[-1]):
             code.append(f"compute_{a}")
         command += ["-gencode", f"arch=compute_{a},code=[{','.join(code)}]"]
     result = subprocess.run(command + [source], stdout=subprocess.PIPE,

@@ -46,6 +46,8 @@ mimi_cuda_frame_check (const MimiNetwork *n, GError **error)
     return refuse (error, "the first kernel", n->first_kernel, "3 and 7");
   if (n->residual_kernel != 3)
     return refuse (error, "the residual kernel", n->residual_kernel, "3");
+  if (n->last_kernel != 3)
+    return refuse (error, "the last kernel", n->last_kernel, "3");
   if (MIMI_CUDA_TILE % n->upsample)
     return refuse (
         error, "positions a frame", n->upsample, "1, 2, 4, 8 and 16");
@@ -139,14 +141,22 @@ lay_out_scratch (MimiCudaFrame *self)
   self->hidden = take (length, hidden * MIMI_CUDA_TILE);
 }
 
+/* See gemm.cu. */
+static const gchar *
+get_kind (const MimiCudaWeights *weights, MimiPrecision precision)
+{
+  if (!weights->matrix)
+    return weights->bf16 ? "_bf16" : "_f32";
+  if (weights->bf16)
+    return "_bf16_matrix";
+  return precision == MIMI_PRECISION_FP32 ? "_f32_matrix" : "_tf32_matrix";
+}
+
 static gboolean
-load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device, GError **error)
+load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device,
+    const gchar *kind, GError **error)
 {
   const MimiCuda *cuda = self->cuda;
-  const gchar *kind = self->weights->matrix
-                          ? self->weights->bf16 ? "_bf16_matrix" : "_f32_matrix"
-                      : self->weights->bf16 ? "_bf16"
-                                            : "_f32";
   CUresult result = cuda->ModuleLoadData (&self->module, mimi_cuda_image);
   guint i;
 
@@ -192,17 +202,11 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   self->weights = weights;
   self->processors = device->processors;
   self->overlap = device->major >= 9;
-  if (precision == MIMI_PRECISION_BF16)
-    self->products = 1;
-  else if (precision == MIMI_PRECISION_TF32 || weights->bf16)
-    self->products = 2;
-  else
-    self->products = 3;
   lay_out_state (self);
   lay_out_scratch (self);
   self->row_bytes = MAX (
       MAX (network->width, network->latent_dim) * 4, MIMI_MAX_CODEBOOKS * 2);
-  return load_kernels (self, device, error);
+  return load_kernels (self, device, get_kind (weights, precision), error);
 }
 
 void
@@ -283,7 +287,6 @@ launch_gemm (const Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->in_stride = args->out_stride = l->frame->scratch_length;
   args->n_entries = entries;
   args->tiles = get_tiles (args->times);
-  args->products = l->frame->products;
   if (matrix) {
     args->stride = (args->outputs + 15) / 16 * 16;
     args->part_rows = (args->inputs + 63) / 64 * 8;
@@ -452,7 +455,6 @@ mimi_cuda_frame_launch (const MimiCudaFrame *self, const MimiCudaBatch *batch,
     .in_stride = self->scratch_length,
     .pcm_bytes = MIMI_CUDA_PCM_BYTES,
     .inputs = n->channels[n->stages],
-    .taps = n->last_kernel,
     .history = self->last_history,
   };
 

@@ -30,7 +30,6 @@ typedef struct {
   const MimiCudaWeights *weights;
   gint processors;
   gboolean overlap; /* programmatic dependent launch */
-  guint products;   /* see matrix.cuh */
   CUmodule module;
   CUfunction kernels[MIMI_CUDA_N_KERNELS];
 

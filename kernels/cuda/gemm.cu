@@ -4,19 +4,21 @@
 #include "lanes.cuh"
 #include "matrix.cuh"
 
-#define KERNEL(name, product, type, taps, prologue, epilogue) \
+#define KERNEL(name, taps, prologue, epilogue, ...) \
   extern "C" __global__ void __launch_bounds__ (MIMI_CUDA_THREADS, \
       taps > 3 ? 1 : 2) mimi_##name (const __grid_constant__ MimiGemmArgs p) \
   { \
-    gemm<product<type, taps>, prologue, epilogue> (p); \
+    gemm<__VA_ARGS__, prologue, epilogue> (p); \
   }
 
-/* Float32 and bf16 weights, without and with tensor cores. */
-#define KERNELS(name, taps, prologue, epilogue) \
-  KERNEL (name##_f32, Lanes, float, taps, prologue, epilogue) \
-  KERNEL (name##_bf16, Lanes, unsigned short, taps, prologue, epilogue) \
-  KERNEL (name##_f32_matrix, Matrix, uint4, taps, prologue, epilogue) \
-  KERNEL (name##_bf16_matrix, Matrix, uint2, taps, prologue, epilogue)
+/* Float32 and bf16 weights without tensor cores; with them, also weights that
+ * are rounded to tf32. */
+#define KERNELS(name, t, in, out) \
+  KERNEL (name##_f32, t, in, out, Lanes<float, t>) \
+  KERNEL (name##_bf16, t, in, out, Lanes<unsigned short, t>) \
+  KERNEL (name##_f32_matrix, t, in, out, Matrix<uint4, 3, t>) \
+  KERNEL (name##_tf32_matrix, t, in, out, Matrix<uint4, 2, t>) \
+  KERNEL (name##_bf16_matrix, t, in, out, Matrix<uint2, 2, t>)
 
 KERNELS (qkv, 1, NORM, QKV)           /* keys and values go into the ring */
 KERNELS (project, 1, AS_IS, RESIDUAL) /* out of attention, out of the FFN */

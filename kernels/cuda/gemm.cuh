@@ -39,41 +39,61 @@ gelu (float x, bool tanh_form)
   return 0.5f * x * (1.0f + erff (x * 0.70710678f));
 }
 
-/* Mean and 1 / standard deviation of each time's channels: lane t % 16 gets
- * those of time t. Two passes, since the residual stream has outliers. */
+/* Mean and 1 / standard deviation of the channels, for the four times that the
+ * lane stages. Two passes, since the residual stream has outliers. All loads of
+ * a pass are on their way before the first is used. */
 static __device__ void
 norm_statistics (const MimiGemmArgs &p, float *shared, const float *in,
-    bool active, unsigned tile, unsigned part, unsigned n_parts, float &mean,
-    float &scale)
+    bool active, unsigned tile, unsigned part, unsigned n_parts,
+    float (&mean)[4], float (&scale)[4])
 {
-  const unsigned lane = threadIdx.x % 32;
+  const unsigned lane = threadIdx.x % 32, t = lane % 4 * 4;
 
-  mean = scale = 0.0f;
 #pragma unroll
-  for (unsigned pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 2; pass++) {
     float *sums = shared + pass * WARPS * PARTS * TILE + tile * PARTS * TILE;
     for (unsigned i = part; active && i < part + n_parts; i++) {
       const unsigned end = min ((i + 1) * p.part_rows, p.inputs);
-      float sum = 0.0f;
-      for (unsigned k = i * p.part_rows + lane / TILE; k < end; k += 2) {
-        const float x =
-            lane % TILE < p.times ? in[k * TILE + lane % TILE] : 0.0f;
-        sum += pass == 0 ? x : (x - mean) * (x - mean);
+      float sum[4] = {};
+      for (unsigned k0 = i * p.part_rows; k0 < end; k0 += 64) {
+        float v[8][4];
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+          const unsigned k = min (k0 + r * 8 + lane / 4, p.inputs - 1);
+          *(float4 *)v[r] = *(const float4 *)(in + k * TILE + t);
+        }
+        ask_first ();
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            const float x = pass == 0 ? v[r][j] : v[r][j] - mean[j];
+            if (k0 + r * 8 + lane / 4 < end)
+              sum[j] += pass == 0 ? x : x * x;
+          }
       }
-      sum += __shfl_xor_sync (FULL_WARP, sum, TILE);
-      if (lane < TILE)
-        sums[i * TILE + lane] = sum;
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int other = 4; other < 32; other *= 2)
+          sum[j] += __shfl_xor_sync (FULL_WARP, sum[j], other);
+      if (lane < 4)
+        *(float4 *)(sums + i * TILE + t) = *(float4 *)sum;
     }
     __syncthreads ();
     if (active) {
-      float sum = 0.0f;
+      float sum[4] = {};
 #pragma unroll
       for (unsigned i = 0; i < PARTS; i++)
-        sum += sums[i * TILE + lane % TILE];
-      if (pass == 0)
-        mean = sum / p.inputs;
-      else
-        scale = rsqrtf (sum / p.inputs + p.norm_eps);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          sum[j] += i * p.part_rows < p.inputs ? sums[i * TILE + t + j] : 0.0f;
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        if (pass == 0)
+          mean[j] = sum[j] / p.inputs;
+        else
+          scale[j] = rsqrtf (sum[j] / p.inputs + p.norm_eps);
     }
   }
   __syncthreads (); /* the sums' room is about to be staged over */
@@ -131,63 +151,66 @@ store (const MimiGemmArgs &p, const MimiEntry &entry, unsigned index,
 }
 
 /* Stages the warp's next channels, k0 up to `end` at most, through the
- * prologue. Columns and channels that do not exist become zero.
- * mean, scale: of the columns lane % 4 * 4.. , for LayerNorm */
+ * prologue; channels that do not exist become zero. Columns that do not exist
+ * hold anything finite, and nobody looks at what becomes of them.
+ * mean, scale: of the lane's four columns, for LayerNorm */
 template <int TAPS, Prologue PROLOGUE>
 static __device__ void
 stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
-    unsigned tile, unsigned k0, unsigned end, unsigned columns,
-    const float (&mean)[4], const float (&scale)[4], float *x)
+    unsigned tile, unsigned k0, unsigned end, const float (&mean)[4],
+    const float (&scale)[4], float *x)
 {
   constexpr int H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
-  const unsigned lane = threadIdx.x % 32;
+  const unsigned lane = threadIdx.x % 32, t = lane % 4 * 4;
+  float now[4][4], past[LEAD + 1];
 
-  /* Now: 8 channels at a time, 4 lanes each. */
+  /* Everything is asked for before anything is used. Now: 8 channels at a
+   * time, 4 lanes each. */
 #pragma unroll
-  for (unsigned i = 0; i < 4; i++) {
-    const unsigned r = i * 8 + lane / 4, t = lane % 4 * 4, k = k0 + r;
-    float v[4] = {};
-    if (k < end) {
-      if (t + 4 <= columns)
-        *(float4 *)v = *(const float4 *)(in + k * TILE + t);
-      else
-#pragma unroll
-        for (unsigned j = 0; j < 3; j++)
-          if (t + j < columns)
-            v[j] = in[k * TILE + t + j];
-#pragma unroll
-      for (unsigned j = 0; j < 4; j++) {
-        if (PROLOGUE == NORM)
-          v[j] = (v[j] - mean[j]) * scale[j] * __ldg (p.norm + k) +
-                 __ldg (p.norm + p.inputs + k);
-        if (PROLOGUE == ELU)
-          v[j] = elu (v[j]);
-        if (t + j >= columns)
-          v[j] = 0.0f;
-      }
-    }
-    *(float4 *)(x + r * SLAB_STRIDE + PAST + t) = *(float4 *)v;
+  for (int i = 0; i < 4; i++) {
+    const unsigned k = min (k0 + i * 8 + lane / 4, p.inputs - 1);
+    *(float4 *)now[i] = *(const float4 *)(in + k * TILE + t);
   }
   if (H == 0)
-    return;
-
+    ask_first ();
   /* The past: the end of the tile before, or of the frame before; zeros
    * complete the four columns that are read at once. */
-  const float *old = history_read (entry, p.history, p.inputs * H);
-  const unsigned k = k0 + lane;
+  if (H > 0) {
+    const unsigned k = min (k0 + lane, p.inputs - 1);
+    const float *from =
+        tile > 0 ? in - p.inputs * TILE + k * TILE + TILE - H
+                 : history_read (entry, p.history, p.inputs * H) + k * H;
+    const bool exists = k0 + lane < end && (tile > 0 || entry.frame > 0);
 #pragma unroll
-  for (int j = H - LEAD; j < H; j++) {
-    float v = 0.0f;
-    if (j >= 0 && k < end) {
-      if (tile > 0) {
-        v = (in - p.inputs * TILE)[k * TILE + TILE - H + j];
-        if (PROLOGUE == ELU)
-          v = elu (v);
-      } else if (entry.frame > 0) {
-        v = old[k * H + j];
-      }
+    for (int j = 0; j < LEAD; j++)
+      past[j] = j < LEAD - H ? 0.0f : from[j - (LEAD - H)];
+    ask_first ();
+#pragma unroll
+    for (int j = 0; j < LEAD; j++) {
+      if (PROLOGUE == ELU && tile > 0)
+        past[j] = elu (past[j]);
+      x[lane * SLAB_STRIDE + PAST - LEAD + j] = exists ? past[j] : 0.0f;
     }
-    x[lane * SLAB_STRIDE + PAST - H + j] = v;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const unsigned k = min (k0 + i * 8 + lane / 4, p.inputs - 1);
+    float gain = 1.0f, offset = 0.0f;
+    if (PROLOGUE == NORM) {
+      gain = __ldg (p.norm + k);
+      offset = __ldg (p.norm + p.inputs + k);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      if (PROLOGUE == NORM)
+        now[i][j] = (now[i][j] - mean[j]) * scale[j] * gain + offset;
+      if (PROLOGUE == ELU)
+        now[i][j] = elu (now[i][j]);
+      if (k0 + i * 8 + lane / 4 >= end)
+        now[i][j] = 0.0f;
+    }
+    *(float4 *)(x + (i * 8 + lane / 4) * SLAB_STRIDE + PAST + t) =
+        *(float4 *)now[i];
   }
 }
 
@@ -219,16 +242,9 @@ gemm (const MimiGemmArgs &p)
                     (size_t)tile * p.inputs * TILE;
   const unsigned columns = min (p.times, TILE);
 
-  float mean4[4] = {}, scale4[4] = {};
-  if (PROLOGUE == NORM) {
-    float mean, scale;
+  float mean[4] = {}, scale[4] = {};
+  if (PROLOGUE == NORM)
     norm_statistics (p, shared, in, active, local, part0, n_parts, mean, scale);
-#pragma unroll
-    for (unsigned i = 0; i < 4; i++) {
-      mean4[i] = __shfl_sync (FULL_WARP, mean, lane % 4 * 4 + i);
-      scale4[i] = __shfl_sync (FULL_WARP, scale, lane % 4 * 4 + i);
-    }
-  }
 
   float *x = shared + warp * WARP_FLOATS;
   for (unsigned part = part0; active && part < part0 + n_parts; part++) {
@@ -239,7 +255,7 @@ gemm (const MimiGemmArgs &p)
     for (unsigned k0 = begin; k0 < end; k0 += SLAB) {
       __syncwarp ();
       stage<Product::TAPS, PROLOGUE> (
-          p, entry, in, tile, k0, end, columns, mean4, scale4, x);
+          p, entry, in, tile, k0, end, mean, scale, x);
       __syncwarp ();
       /* Whoever has a channel's last columns leaves them for the next frame,
        * as the product saw them. */

@@ -81,7 +81,6 @@ typedef struct {
   unsigned int inputs, outputs; /* channels; outputs: rows of the product */
   unsigned int stride;       /* outputs rounded up, as the weights have them */
   unsigned int part_rows;    /* inputs of each of the eight parts */
-  unsigned int products;     /* of a float's two tf32 halves: 1 to 3 */
   unsigned int times, tiles; /* of the input, each frame */
   unsigned int history;      /* in the state: [2 parities][inputs][taps - 1] */
   unsigned int rows_log2;    /* outputs a block: 8..64, or 16 or 32 */
@@ -111,6 +110,6 @@ typedef struct {
   unsigned char *pcm;     /* mapped host memory, [entry][pcm_bytes] */
   unsigned int *overflow; /* mapped host memory, [entry] */
   unsigned int in_stride, pcm_bytes;
-  unsigned int inputs, taps;
+  unsigned int inputs;
   unsigned int history;
 } MimiOutputArgs;

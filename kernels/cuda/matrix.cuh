@@ -5,8 +5,7 @@
  * products of the low halves with each other are left out, the others make
  *   3 products  float32 weights
  *   2 products  bf16 weights, which are tf32 numbers already: exact in them;
- *               or precision tf32: float32 weights rounded to tf32
- *   1 product   precision bf16, whose weights were rounded beforehand
+ *               or float32 weights rounded to tf32, for precision tf32
  * Large and small products are summed apart.
  */
 #pragma once
@@ -57,16 +56,15 @@ unpack (const uint2 &raw, float (&a)[4])
 /* Raw: the four weights of a lane, uint4 (float32) or uint2 (bf16). A warp
  * takes 16 or 32 outputs x 16 times, 8 channels a step.
  * Weights: [16 outputs][8 inputs][tap][lane], zero where there are none. */
-template <typename Raw, int TAPS_> struct Matrix {
+template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   static constexpr int TAPS = TAPS_;
   /* 16 outputs each, and steps between whose loads nothing waits. */
   static constexpr int BLOCKS = TAPS > 2 ? 1 : 2, ROUND = TAPS == 1 ? 2 : 1;
-  static constexpr bool IS_BF16 = sizeof (Raw) == 8;
 
   const MimiGemmArgs &p;
   const unsigned blocks, steps; /* of 16 outputs; of 8 inputs in all */
   const Raw *weights;
-  unsigned step, stop; /* next to be added, end of the part */
+  unsigned step; /* the next to be added */
   Raw now[ROUND][TAPS][BLOCKS];
   float large[BLOCKS][2][4], small[BLOCKS][2][4], total[BLOCKS][2][4];
 
@@ -74,10 +72,7 @@ template <typename Raw, int TAPS_> struct Matrix {
   Matrix (const MimiGemmArgs &args, unsigned part)
       : p (args), blocks (1u << (args.rows_log2 - 4)),
         steps ((args.inputs + 7) / 8),
-        weights ((const Raw *)args.weights +
-                 (size_t)(blockIdx.x * blocks) * steps * TAPS * 32 +
-                 threadIdx.x % 32),
-        total{}
+        weights ((const Raw *)args.weights + threadIdx.x % 32), total{}
   {
     seek (part);
   }
@@ -87,25 +82,27 @@ template <typename Raw, int TAPS_> struct Matrix {
   seek (unsigned part)
   {
     step = part * p.part_rows / 8;
-    stop = min (step + p.part_rows / 8, steps);
-    load (now, step);
+    load<BLOCKS> (now, step);
   }
 
+  /* Of what is not there, the last that is: it meets inputs that are zero, or
+   * belongs to outputs that nobody stores. */
+  template <int N>
   __device__ void
   load (Raw (&to)[ROUND][TAPS][BLOCKS], unsigned from) const
   {
 #pragma unroll
-    for (int r = 0; r < ROUND; r++)
+    for (int b = 0; b < N; b++) {
+      const unsigned block =
+          min (blockIdx.x * blocks + min (b, blocks - 1), p.stride / 16 - 1);
 #pragma unroll
-      for (int tap = 0; tap < TAPS; tap++)
+      for (int r = 0; r < ROUND; r++)
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) {
-          to[r][tap][b] = Raw{};
-          if (from + r < stop && b < blocks &&
-              blockIdx.x * blocks + b < p.stride / 16)
-            to[r][tap][b] =
-                __ldg (weights + ((b * steps + from + r) * TAPS + tap) * 32);
-        }
+        for (int tap = 0; tap < TAPS; tap++)
+          to[r][tap][b] = __ldg (
+              weights +
+              ((block * steps + min (from + r, steps - 1)) * TAPS + tap) * 32);
+    }
   }
 
   __device__ void
@@ -121,50 +118,69 @@ template <typename Raw, int TAPS_> struct Matrix {
   __device__ void
   add (const float *x, unsigned, unsigned n)
   {
+    if (blocks == 1)
+      add_blocks<1> (x, n);
+    else
+      add_blocks<BLOCKS> (x, n);
+  }
+
+  template <int N>
+  __device__ void
+  add_blocks (const float *x, unsigned n)
+  {
     const float *column = x + threadIdx.x % 4 * SLAB_STRIDE + PAST -
                           (TAPS - 1) + threadIdx.x % 32 / 4;
 
     for (unsigned i = 0; i < n; i += 8 * ROUND) {
       Raw next[ROUND][TAPS][BLOCKS];
 
-      load (next, step + ROUND);
+      load<N> (next, step + ROUND);
+      float v[ROUND][TAPS][4];
+#pragma unroll
+      for (int r = 0; r < ROUND; r++)
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+          for (int j = 0; j < 4; j++)
+            v[r][tap][j] =
+                column[(i + 8 * r + j % 2 * 4) * SLAB_STRIDE + tap + j / 2 * 8];
+      ask_first ();
 #pragma unroll
       for (int r = 0; r < ROUND; r++)
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++) {
-          const float *from = column + (i + 8 * r) * SLAB_STRIDE + tap;
           float high[2][2], low[2][2];
 #pragma unroll
           for (int j = 0; j < 4; j++) {
-            const float v = from[j % 2 * 4 * SLAB_STRIDE + j / 2 * 8];
-            high[j / 2][j % 2] = tf32 (v);
-            low[j / 2][j % 2] = v - high[j / 2][j % 2];
+            high[j / 2][j % 2] = tf32 (v[r][tap][j]);
+            low[j / 2][j % 2] = v[r][tap][j] - high[j / 2][j % 2];
           }
 #pragma unroll
-          for (int b = 0; b < BLOCKS; b++) {
-            if (b >= blocks)
-              continue;
+          for (int b = 0; b < N; b++) {
             float a[4], rest[4];
             unpack (now[r][tap][b], a);
-            if (!IS_BF16)
 #pragma unroll
-              for (int j = 0; j < 4; j++) {
+            for (int j = 0; j < 4; j++)
+              if (PRODUCTS > 2) {
                 rest[j] = a[j] - tf32 (a[j]);
                 a[j] = tf32 (a[j]);
               }
 #pragma unroll
             for (int h = 0; h < 2; h++) {
               multiply (large[b][h], a, high[h]);
-              if (p.products > 1)
-                multiply (small[b][h], a, low[h]);
-              if (!IS_BF16 && p.products > 2)
+              multiply (small[b][h], a, low[h]);
+              if (PRODUCTS > 2)
                 multiply (small[b][h], rest, high[h]);
             }
           }
         }
 #pragma unroll
-      for (int j = 0; j < ROUND * TAPS * BLOCKS; j++)
-        (&now[0][0][0])[j] = (&next[0][0][0])[j];
+      for (int r = 0; r < ROUND; r++)
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+          for (int b = 0; b < N; b++)
+            now[r][tap][b] = next[r][tap][b];
       step += ROUND;
     }
   }

@@ -5,6 +5,8 @@
 
 #define SAMPLES 1920
 #define BLOCK_SAMPLES 64
+#define TAPS 3
+#define CHANNELS 8 /* that are on their way at once */
 #define GROUPS (MIMI_CUDA_THREADS / BLOCK_SAMPLES)
 
 /* 64 samples a block; four groups of threads share the channels. The input
@@ -26,32 +28,56 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
   const unsigned column = threadIdx.x % BLOCK_SAMPLES;
   const unsigned group = threadIdx.x / BLOCK_SAMPLES;
   const int sample = blockIdx.x * BLOCK_SAMPLES + column;
-  const unsigned before = p.taps - 1, length = p.inputs * before;
+  const unsigned length = p.inputs * (TAPS - 1);
   const float *in = p.in + (size_t)blockIdx.y * p.in_stride;
   const float *old = history_read (entry, p.history, length);
-  float *kept = history_write (entry, p.history, length);
+  const float *from[TAPS];
+  unsigned stride[TAPS];
+  bool exists[TAPS];
 
+  /* Each tap's sample of channel 0, and how far it is to the next one's. */
+#pragma unroll
+  for (int tap = 0; tap < TAPS; tap++) {
+    const int t = sample - (TAPS - 1 - tap);
+    from[tap] = t >= 0 ? in + t / TILE * p.inputs * TILE + t % TILE
+                       : old + TAPS - 1 + t;
+    stride[tap] = t >= 0 ? TILE : TAPS - 1;
+    exists[tap] = t >= 0 || entry.frame > 0;
+  }
   float sum = 0.0f;
-  for (unsigned c = group; c < p.inputs; c += GROUPS) {
-    for (unsigned tap = 0; tap < p.taps; tap++) {
-      const int t = sample - (int)(before - tap);
-      float x = 0.0f;
-      if (t >= 0)
-        x = in[(t / TILE * p.inputs + c) * TILE + t % TILE];
-      else if (entry.frame > 0)
-        x = old[c * before + before + t];
-      sum = fmaf (x, __ldg (p.weights + c * p.taps + tap), sum);
-      /* The last column's window is the memory of the next frame. */
-      if (sample == SAMPLES - 1 && tap > 0)
-        kept[c * before + tap - 1] = x;
-    }
+  for (unsigned c0 = group; c0 < p.inputs; c0 += GROUPS * CHANNELS) {
+    float x[CHANNELS][TAPS], w[CHANNELS][TAPS];
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++)
+#pragma unroll
+      for (int tap = 0; tap < TAPS; tap++) {
+        const unsigned c = min (c0 + i * GROUPS, p.inputs - 1);
+        x[i][tap] = from[tap][c * stride[tap]];
+        w[i][tap] = __ldg (p.weights + c * TAPS + tap);
+      }
+    ask_first ();
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++)
+#pragma unroll
+      for (int tap = 0; tap < TAPS; tap++)
+        if (exists[tap] && c0 + i * GROUPS < p.inputs)
+          sum = fmaf (x[i][tap], w[i][tap], sum);
   }
   partial[group][column] = sum;
   __syncthreads ();
+
+  /* The last columns are the memory of the next frame. */
+  if (blockIdx.x == gridDim.x - 1) {
+    float *kept = history_write (entry, p.history, length);
+    const float *last = in + (SAMPLES / TILE - 1) * p.inputs * TILE;
+    for (unsigned i = threadIdx.x; i < length; i += MIMI_CUDA_THREADS)
+      kept[i] =
+          last[i / (TAPS - 1) * TILE + TILE - (TAPS - 1) + i % (TAPS - 1)];
+  }
   if (group > 0)
     return;
 
-  sum = __ldg (p.weights + p.inputs * p.taps);
+  sum = __ldg (p.weights + p.inputs * TAPS);
 #pragma unroll
   for (unsigned g = 0; g < GROUPS; g++)
     sum += partial[g][column];

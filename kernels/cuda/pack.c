@@ -12,7 +12,7 @@
  * an address is an offset. */
 typedef struct {
   GByteArray *bytes;
-  gboolean bf16, matrix;
+  gboolean bf16, tf32, matrix;
 } Pack;
 
 static CUdeviceptr
@@ -73,13 +73,29 @@ to_bf16 (gfloat x)
   return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+/* The nearest tf32, ties away from zero: what tensor cores make of a float if
+ * they are to round it. */
+static gfloat
+to_tf32 (gfloat x)
+{
+  guint32 bits;
+
+  memcpy (&bits, &x, 4);
+  bits = (bits + 0x1000) & 0xffffe000;
+  memcpy (&x, &bits, 4);
+  return x;
+}
+
 static CUdeviceptr
-put_values (Pack *pack, const gfloat *values, gsize n)
+put_values (Pack *pack, gfloat *values, gsize n)
 {
   CUdeviceptr offset;
   guint16 *halves;
   gsize i;
 
+  if (pack->tf32)
+    for (i = 0; i < n; i++)
+      values[i] = to_tf32 (values[i]);
   if (!pack->bf16)
     return put (pack, values, n * sizeof *values);
   halves = g_new (guint16, n);
@@ -360,8 +376,12 @@ mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
   const MimiNetwork *network = mimi_model_get_network (model);
   const MimiWeights *weights = mimi_model_get_weights (model);
   gboolean stored = is_bf16 (weights, network);
-  Pack pack = { g_byte_array_new (), stored || precision == MIMI_PRECISION_BF16,
-    matrix };
+  Pack pack = {
+    .bytes = g_byte_array_new (),
+    .bf16 = stored || precision == MIMI_PRECISION_BF16,
+    .tf32 = matrix && precision == MIMI_PRECISION_TF32 && !stored,
+    .matrix = matrix,
+  };
   gboolean ok;
 
   memset (self, 0, sizeof *self);
