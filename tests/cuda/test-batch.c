@@ -144,6 +144,58 @@ test_many (void)
   g_free (slots);
 }
 
+/* A network and a batch large enough for a warp a tile, whose launches have
+ * another shape than a single stream's. */
+static void
+test_wide (void)
+{
+  static const Network network = { "pocket2m-pocket", "pocket2m.f32",
+    "pocket2m.oracle", NULL, 10, 0, FALSE };
+  MimiDecoderOptions options = { MIMI_BACKEND_CUDA, -1, MIMI_PRECISION_FP32 };
+  MimiModel *model = network_open (&network);
+  guint n = 20, kinds = 4, frames = 2, s, frame;
+  gpointer *slots = g_new (gpointer, n), self = cuda;
+  MimiStepItem *items = g_new (MimiStepItem, n);
+  gfloat *pcm = g_new (gfloat, n * SAMPLES), *own = rows;
+  gfloat *want = g_new (gfloat, kinds * frames * SAMPLES);
+  GError *error = NULL;
+  MimiRows format;
+
+  rows = (gfloat *)network_read_rows (&network, model, kinds + frames, &format);
+  cuda = ops->open (model, &options, &error);
+  g_assert_no_error (error);
+  for (s = 0; s < kinds; s++) {
+    slots[0] = slot_new ();
+    for (frame = 0; frame < frames; frame++) {
+      fill (&items[0], slots[0], s + frame, frame,
+          want + (s * frames + frame) * SAMPLES);
+      step (items, 1);
+    }
+    ops->slot_free (cuda, slots[0]);
+  }
+  for (s = 0; s < n; s++)
+    slots[s] = slot_new ();
+  for (frame = 0; frame < frames; frame++) {
+    for (s = 0; s < n; s++)
+      fill (&items[s], slots[s], s % kinds + frame, frame, pcm + s * SAMPLES);
+    step (items, n);
+    for (s = 0; s < n; s++)
+      g_assert_cmpmem (pcm + s * SAMPLES, SAMPLES * sizeof *pcm,
+          want + (s % kinds * frames + frame) * SAMPLES, SAMPLES * sizeof *pcm);
+  }
+  for (s = 0; s < n; s++)
+    ops->slot_free (cuda, slots[s]);
+  ops->close (cuda);
+  cuda = self;
+  g_free (rows);
+  rows = own;
+  mimi_model_unref (model);
+  g_free (want);
+  g_free (pcm);
+  g_free (items);
+  g_free (slots);
+}
+
 /* Values so large that the network overflows are found out, in the stream
  * that has them alone, and leave no trace. */
 static void
@@ -296,6 +348,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/batch/sizes", test_sizes);
   g_test_add_func ("/cuda/batch/reuse", test_reuse);
   g_test_add_func ("/cuda/batch/many", test_many);
+  g_test_add_func ("/cuda/batch/wide", test_wide);
   g_test_add_func ("/cuda/batch/overflow", test_overflow);
   g_test_add_func ("/cuda/batch/pcm", test_pcm);
   g_test_add_func ("/cuda/batch/threads", test_threads);

@@ -235,6 +235,8 @@ test_running (gconstpointer failure)
   g_free (rows);
 }
 
+static gint opened; /* streams */
+
 static gpointer
 decode_until_failure (gpointer decoder)
 {
@@ -248,9 +250,10 @@ decode_until_failure (gpointer decoder)
   guint i;
 
   g_assert_no_error (error);
+  g_atomic_int_inc (&opened);
   mimi_stream_set_rows (stream, &format, &error);
   mimi_stream_set_pcm (stream, MIMI_PCM_F32);
-  for (i = 0; i < 1000; i++)
+  for (i = 0; i < 100000; i++)
     if (!mimi_stream_decode (stream, rows, 1, pcm, &result, &error))
       break;
   g_assert_error (error, MIMI_ERROR, MIMI_ERROR_DEVICE);
@@ -277,7 +280,9 @@ test_threads (void)
   g_assert_no_error (error);
   for (i = 0; i < G_N_ELEMENTS (threads); i++)
     threads[i] = g_thread_new ("decode", decode_until_failure, decoder);
-  g_usleep (300000);
+  while (g_atomic_int_get (&opened) < (gint)G_N_ELEMENTS (threads))
+    g_usleep (1000);
+  g_usleep (100000);
   fail_from_now ("sync:3+");
   for (i = 0; i < G_N_ELEMENTS (threads); i++)
     g_thread_join (threads[i]);
