@@ -34,11 +34,12 @@ compare_hashes (gconstpointer a, gconstpointer b)
 static gboolean
 check_alike (GArray *hashes, guint first)
 {
-  guint32 *h = &g_array_index (hashes, guint32, 0);
+  guint32 *h;
   guint i;
 
   if (hashes->len - first <= MAX_ALIKE)
     return TRUE;
+  h = &g_array_index (hashes, guint32, 0);
   qsort (h + first, hashes->len - first, sizeof *h, compare_hashes);
   for (i = first + MAX_ALIKE; i < hashes->len; i++) {
     if (h[i] == h[i - MAX_ALIKE])
