@@ -54,7 +54,7 @@
  * gst-launch-1.0 filesrc location=sentence-1.f32 ! audio/x-mimi-latent,rate=24000,channels=1,dims=32 ! mimidec model=mimi-demo.safetensors ! wavenc ! filesink location=sentence-1.wav
  * ]| Latents of a file to a WAV file.
  * |[
- * my-speech-model | gst-launch-1.0 fdsrc ! audio/x-mimi,rate=24000,channels=1,codebooks=8 ! mimidec model=kyutai/mimi ! audioconvert ! audioresample ! autoaudiosink
+ * my-speech-model | gst-launch-1.0 fdsrc ! audio/x-mimi,rate=24000,channels=1,codebooks=8 ! mimidec model=mimi ! audioconvert ! audioresample ! autoaudiosink
  * ]| Codes of another process to the speaker.
  *
  * Since: 0.1
@@ -138,6 +138,11 @@ gst_mimi_dec_load (GstMimiDec *self, const GstMimiSettings *settings,
       " bytes, state %" G_GUINT64_FORMAT " bytes%s%s",
       info.backend, info.device, info.weights_bytes, info.state_bytes,
       info.note != NULL ? ": " : "", info.note != NULL ? info.note : "");
+  if (settings->options.precision != MIMI_PRECISION_FP32 &&
+      g_str_equal (info.backend, "cpu"))
+    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
+        ("Decoding in fp32: only a GPU has another precision."),
+        ("%s", info.note != NULL ? info.note : "the CPU was asked for"));
   return decoder;
 }
 
@@ -162,7 +167,8 @@ gst_mimi_dec_open (GstAudioDecoder *decoder)
         "No model is set. Set the property \"model\" or the environment "
         "variable MIMIDEC_MODEL to a checkpoint: a safetensors file or the "
         "folder that holds it, such as kyutai/pocket-tts-without-voice-cloning "
-        "from huggingface.co, or pipelines/demo of mimidec's source.");
+        "downloaded from huggingface.co, or pipelines/demo of mimidec's "
+        "source.");
   } else {
     loaded = gst_mimi_dec_load (self, &settings, path, &error);
   }
@@ -189,7 +195,6 @@ gst_mimi_dec_forget_input (GstMimiDec *self)
   self->leftover = 0;
   self->obsolete = 0;
   self->pending_pts = GST_CLOCK_TIME_NONE;
-  self->bad_run = 0;
 }
 
 /* READY -> PAUSED: a state of our own. */
@@ -375,6 +380,19 @@ gst_mimi_dec_getcaps (GstAudioDecoder *decoder, GstCaps *filter)
 
 /* -------------------------------------------------------------- frames --- */
 
+/* Data came before caps that fit: those that did not were reported. */
+static GstFlowReturn
+gst_mimi_dec_miss_caps (GstMimiDec *self)
+{
+  if (!gst_pad_has_current_caps (GST_AUDIO_DECODER_SINK_PAD (self)) &&
+      self->refused == NULL)
+    GST_ELEMENT_ERROR (self, CORE, NEGOTIATION,
+        ("The input does not say what it holds. Put its caps before mimidec, "
+         "such as audio/x-mimi-latent,rate=24000,channels=1,dims=32."),
+        ("data without caps"));
+  return GST_FLOW_NOT_NEGOTIATED;
+}
+
 static GstFlowReturn
 gst_mimi_dec_parse (
     GstAudioDecoder *decoder, GstAdapter *adapter, gint *offset, gint *length)
@@ -386,7 +404,7 @@ gst_mimi_dec_parse (
   gboolean draining;
 
   if (self->row_size == 0)
-    return GST_FLOW_NOT_NEGOTIATED;
+    return gst_mimi_dec_miss_caps (self);
 
   gst_clear_caps (&self->refused); /* others came: they count again */
   self->obsolete = 0;
@@ -457,24 +475,29 @@ gst_mimi_dec_decode (GstMimiDec *self, GstBuffer *in, guint n, GstBuffer *out,
 }
 
 /* Says that frames were replaced by silence: on the bus where a run of them
- * begins, to the base class each time (its max-errors counts them). */
+ * begins. The property max-errors limits a run; the base class itself would
+ * count calls, and so depend on how the input is cut into buffers: it is told
+ * only so that it marks the next buffer. */
 static GstFlowReturn
 gst_mimi_dec_report_concealed (GstMimiDec *self, const MimiResult *result)
 {
+  gint max = gst_audio_decoder_get_max_errors (GST_AUDIO_DECODER (self));
   GstFlowReturn ret = GST_FLOW_OK;
 
-  if (self->bad_run == 0)
+  if (result->runs > 0)
     GST_ELEMENT_WARNING (self, STREAM, DECODE,
         ("Replaced a frame that cannot be decoded by silence: %s",
             result->reason),
         ("%u of %u frames; the state starts from zero, and following bad "
          "frames are only counted",
             result->concealed, result->written));
-  self->bad_run = result->concealed == result->written
-                      ? self->bad_run + result->concealed
-                      : result->concealed;
-  GST_AUDIO_DECODER_ERROR (self, self->bad_run, STREAM, DECODE,
-      ("%s", result->reason), ("%u bad frames in a row", self->bad_run), ret);
+  if (max >= 0 && result->longest > (guint)max) {
+    GST_ELEMENT_ERROR (self, STREAM, DECODE, ("%s", result->reason),
+        ("%u bad frames in a row, and max-errors is %d", result->longest, max));
+    return GST_FLOW_ERROR;
+  }
+  GST_AUDIO_DECODER_ERROR (self, 0, STREAM, DECODE, ("%s", result->reason),
+      ("%u bad frames in a row", result->longest), ret);
   return ret;
 }
 
@@ -510,8 +533,6 @@ gst_mimi_dec_handle_frame (GstAudioDecoder *decoder, GstBuffer *in)
 
   if (result.concealed > 0)
     ret = gst_mimi_dec_report_concealed (self, &result);
-  else if (result.written > 0)
-    self->bad_run = 0;
   if (ret != GST_FLOW_OK) {
     gst_buffer_unref (out);
     return ret;
@@ -670,7 +691,7 @@ gst_mimi_dec_init (GstMimiDec *self)
   gst_mimi_settings_init (&self->settings);
   gst_mimi_dec_forget_input (self);
 
-  gst_audio_decoder_set_needs_format (decoder, TRUE);
+  /* Not set_needs_format(): its error does not say what to do, ours does. */
   gst_audio_decoder_set_tolerance (decoder, TOLERANCE);
   /* Fields that the template does not name may be there or not. */
   gst_audio_decoder_set_use_default_pad_acceptcaps (decoder, TRUE);

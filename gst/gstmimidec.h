@@ -45,7 +45,6 @@ struct _GstMimiDec {
   gsize leftover; /* bytes of an unfinished frame, waiting for the rest */
   gsize obsolete; /* of these, in front, from before the caps changed */
   GstClockTime pending_pts; /* of input that gave no output yet */
-  guint bad_run;            /* frames concealed in a row */
 };
 
 GST_ELEMENT_REGISTER_DECLARE (mimidec);

@@ -321,7 +321,8 @@ gst_mimi_dec_install_properties (GObjectClass *klass)
    * GstMimiDec:precision:
    *
    * The arithmetic of the matrix products on a GPU. The CPU has only `fp32`:
-   * it refuses the others. State, softmax and normalisations are 32-bit floats
+   * `backend=cpu` refuses the others, `auto` decodes in `fp32` with a warning
+   * where there is no GPU. State, softmax and normalisations are 32-bit floats
    * in each of them.
    *
    * Since: 0.1

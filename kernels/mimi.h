@@ -183,6 +183,8 @@ typedef struct {
   guint written;     /* frames of PCM written, silent ones included */
   guint concealed;   /* of these, silent ones in the place of a bad row */
   guint skipped;     /* rows of codes that say "no token yet": no PCM */
+  guint runs;        /* times that a bad row followed a good one or a reset */
+  guint longest;     /* bad rows in a row, those of earlier calls included */
   gchar reason[160]; /* why the first concealed one was */
 } MimiResult;
 

@@ -6,10 +6,15 @@ import argparse
 import textwrap
 import wave
 
-import matplotlib
-matplotlib.use('Agg')
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
+try:
+    import matplotlib
+    matplotlib.use('Agg')
+    import matplotlib.pyplot as plt
+    import numpy as np
+except ImportError as error:
+    raise SystemExit('draw.py: %s. Install python3-matplotlib and '
+                     'python3-numpy, and run it with the Python that has them '
+                     '(/usr/bin/python3 on Debian)' % error)
 
 WINDOW = 600  # samples: 25 ms at 24 kHz
 FLOOR = -80  # dB under the loudest that is still drawn

@@ -16,8 +16,8 @@ import threading
 
 EPILOG = """examples:
   latents.py 'Hello world.' --output hello.f32 --checkpoint hello.safetensors
-  latents.py 'Hello world.' | MIMIDEC_MODEL=hello.safetensors ./speak.sh
-  latents.py --output 'line-%%d.f32' <story.txt
+  latents.py 'Hello world.' | MIMIDEC_MODEL=hello.safetensors pipelines/speak.sh
+  latents.py --output 'line-%d.f32' <story.txt
 """
 
 
@@ -116,7 +116,8 @@ def main():
         import pocket_tts
         from pocket_tts.default_parameters import get_default_voice_for_language
     except ImportError as error:
-        sys.exit('latents.py: %s; pip install pocket-tts' % error)
+        sys.exit('latents.py: %s; install pocket-tts (pip install pocket-tts, '
+                 'in a virtual environment)' % error)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
 
     model = (pocket_tts.TTSModel.load_model(config=options.config)

@@ -18,9 +18,14 @@ import sys
 import time
 import wave
 
-import gi
-gi.require_version('Gst', '1.0')
-from gi.repository import Gst  # noqa: E402
+try:
+    import gi
+    gi.require_version('Gst', '1.0')
+    from gi.repository import Gst
+except (ImportError, ValueError) as error:
+    sys.exit('talk.py: %s. Install python3-gi and gir1.2-gstreamer-1.0, and '
+             'run it with the Python that has them (/usr/bin/python3 on '
+             'Debian)' % error)
 
 FRAME = 80 * Gst.MSECOND
 ROW = 128  # bytes: 32 float32

@@ -18,7 +18,12 @@ mimi_cpu_detect (GError **error)
   const gchar *wanted = g_getenv ("MIMIDEC_CPU");
   const Candidate candidates[] = {
 #if defined(__x86_64__)
-    { &mimi_cpu_kernels_avx512, __builtin_cpu_supports ("avx512f") },
+    /* all that meson.build lets the compiler use */
+    { &mimi_cpu_kernels_avx512, __builtin_cpu_supports ("avx512f") &&
+                                    __builtin_cpu_supports ("avx512dq") &&
+                                    __builtin_cpu_supports ("avx512bw") &&
+                                    __builtin_cpu_supports ("avx512vl") &&
+                                    __builtin_cpu_supports ("fma") },
     { &mimi_cpu_kernels_avx2,
         __builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma") },
 #elif defined(__aarch64__)

@@ -20,6 +20,7 @@ struct _MimiStream {
   guint64 fade_in;
 
   gboolean fresh;   /* the next frame starts from zero */
+  guint bad;        /* rows in a row that could not be decoded */
   guint64 position; /* samples since then */
 
   gfloat *values;
@@ -90,14 +91,21 @@ mimi_stream_set_fade_in (MimiStream *stream, guint64 samples)
   stream->fade_in = samples;
 }
 
-void
-mimi_stream_reset (MimiStream *stream)
+static void
+start_afresh (MimiStream *stream)
 {
   if (stream->fresh)
     return;
   stream->fresh = TRUE;
   stream->position = 0;
   COUNT (&stream->resets);
+}
+
+void
+mimi_stream_reset (MimiStream *stream)
+{
+  stream->bad = 0;
+  start_afresh (stream);
 }
 
 gsize
@@ -242,9 +250,13 @@ mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
       if (result->concealed++ == 0)
         g_snprintf (result->reason, sizeof result->reason,
             "frame %" G_GUINT64_FORMAT ": %s", stream->frames, reason);
+      result->runs += stream->bad++ == 0;
+      result->longest = MAX (result->longest, stream->bad);
       COUNT (&stream->concealed);
       memset (frame, 0, frame_size);
-      mimi_stream_reset (stream);
+      start_afresh (stream);
+    } else {
+      stream->bad = 0;
     }
     if (!aligned)
       memcpy (out, frame, frame_size);

@@ -208,7 +208,8 @@ GST_START_TEST (no_caps_is_an_error)
   push_segment (h, GST_FORMAT_TIME, 1, 0, 0);
   fail_unless_equals_int (
       gst_harness_push (h, rows_new (1, 0)), GST_FLOW_NOT_NEGOTIATED);
-  expect_error (h->element, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, NULL);
+  expect_error (h->element, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+      "Put its caps before mimidec");
 }
 GST_END_TEST;
 

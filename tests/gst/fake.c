@@ -27,6 +27,7 @@ struct _MimiStream {
   MimiRows rows;
   MimiPcm pcm;
   guint age;
+  guint bad;
   MimiStreamStats stats;
 };
 
@@ -296,6 +297,7 @@ void
 mimi_stream_reset (MimiStream *stream)
 {
   resets++;
+  stream->bad = 0;
   if (stream->age > 0)
     stream->stats.resets++;
   stream->age = 0;
@@ -347,11 +349,14 @@ mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
     }
     if (isnan (value)) {
       result->concealed++;
+      result->runs += stream->bad++ == 0;
+      result->longest = MAX (result->longest, stream->bad);
       g_strlcpy (result->reason, "a bad row", sizeof result->reason);
       stream->age = 0;
       value = 0;
     } else {
       value += ++stream->age;
+      stream->bad = 0;
     }
     for (guint j = 0; j < MIMI_FRAME_SAMPLES; j++) {
       guint at = result->written * MIMI_FRAME_SAMPLES + j;

@@ -238,6 +238,32 @@ GST_START_TEST (max_errors_limits_a_run_of_bad_rows)
 }
 GST_END_TEST;
 
+GST_START_TEST (max_errors_counts_rows_not_buffers)
+{
+  /* a good row ends a run, in a buffer as between buffers */
+  for (guint whole = 0; whole < 2; whole++) {
+    GstHarness *h = mimi_harness_new ("model", "fake", "max-errors", 1, NULL);
+
+    gst_harness_set_src_caps_str (h, LATENT);
+    for (guint i = 0; i < 5; i++) {
+      GstBuffer *buffer = rows_with_bad (2, 1, 1);
+
+      if (whole)
+        buffer = gst_buffer_append (buffer, rows_with_bad (2, 1, 1));
+      fail_unless_equals_int (gst_harness_push (h, buffer), GST_FLOW_OK);
+      expect_warning (
+          h->element, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE, "a bad row");
+    }
+    fail_unless_equals_int (get_stat (h->element, "concealed"), whole ? 10 : 5);
+    fail_unless_equals_int (
+        gst_harness_push (h, rows_with_bad (2, 0, 2)), GST_FLOW_ERROR);
+    expect_error (
+        h->element, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE, "a bad row");
+    mimi_harness_free (h);
+  }
+}
+GST_END_TEST;
+
 GST_START_TEST (a_code_out_of_range_is_a_bad_row)
 {
   static const guint16 codes[3 * 8] = { [8] = 2048 };
@@ -268,6 +294,7 @@ faults_suite (void)
   tcase_add_test (tcase, a_bad_row_is_silence_and_a_warning);
   tcase_add_test (tcase, a_run_of_bad_rows_is_one_warning);
   tcase_add_test (tcase, max_errors_limits_a_run_of_bad_rows);
+  tcase_add_test (tcase, max_errors_counts_rows_not_buffers);
   tcase_add_test (tcase, a_code_out_of_range_is_a_bad_row);
   return suite;
 }

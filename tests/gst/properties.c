@@ -102,6 +102,8 @@ GST_START_TEST (what_is_set_can_be_read)
   g_free (config);
 
   go (GST_STATE_PAUSED);
+  expect_warning (
+      element, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS, "fp32");
   fail_unless_equals_int (fake_get_options ()->backend, MIMI_BACKEND_CUDA);
   fail_unless_equals_int (fake_get_options ()->cuda_device, 3);
   fail_unless_equals_int (fake_get_options ()->precision, MIMI_PRECISION_BF16);
