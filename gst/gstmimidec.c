@@ -64,9 +64,11 @@
 
 #include "gstmimicaps.h"
 #include "gstmimierror.h"
+#include "gstmimiformat.h"
+#include "gstmimiopen.h"
 #include "gstmimiproperties.h"
 
-GST_DEBUG_CATEGORY_STATIC (gst_mimi_dec_debug);
+GST_DEBUG_CATEGORY (gst_mimi_dec_debug);
 #define GST_CAT_DEFAULT gst_mimi_dec_debug
 
 /* Frames decoded in one go: enough to fill a GPU's batch, little enough
@@ -85,8 +87,7 @@ G_DEFINE_TYPE (GstMimiDec, gst_mimi_dec, GST_TYPE_AUDIO_DECODER);
 GST_ELEMENT_REGISTER_DEFINE (
     mimidec, "mimidec", GST_RANK_PRIMARY, GST_TYPE_MIMI_DEC);
 
-/* The next frame starts from zero. From any thread. */
-static void
+void
 gst_mimi_dec_reset (GstMimiDec *self)
 {
   GST_DEBUG_OBJECT (self, "the next frame starts from zero");
@@ -110,50 +111,13 @@ gst_mimi_dec_take_decoder (GstMimiDec *self, MimiDecoder *decoder)
     gst_mimi_dec_notify_active_backend (self);
 }
 
-static MimiDecoder *
-gst_mimi_dec_load (GstMimiDec *self, const GstMimiSettings *settings,
-    const gchar *path, GError **error)
-{
-  MimiModel *model = mimi_model_open (path, settings->config, error);
-  MimiDecoder *decoder;
-  MimiDecoderInfo info;
-
-  if (model == NULL)
-    return NULL;
-  GST_INFO_OBJECT (
-      self, "%s: %s", mimi_model_get_path (model), mimi_model_describe (model));
-  if (mimi_model_get_warning (model) != NULL)
-    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
-        ("%s", mimi_model_get_warning (model)),
-        ("set the property config to say what the checkpoint does not"));
-
-  decoder = mimi_decoder_get (model, &settings->options, error);
-  mimi_model_unref (model);
-  if (decoder == NULL)
-    return NULL;
-
-  mimi_decoder_get_info (decoder, &info);
-  GST_INFO_OBJECT (self,
-      "decoding on %s (%s), weights %" G_GUINT64_FORMAT
-      " bytes, state %" G_GUINT64_FORMAT " bytes%s%s",
-      info.backend, info.device, info.weights_bytes, info.state_bytes,
-      info.note != NULL ? ": " : "", info.note != NULL ? info.note : "");
-  if (settings->options.precision != MIMI_PRECISION_FP32 &&
-      g_str_equal (info.backend, "cpu"))
-    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
-        ("Decoding in fp32: only a GPU has another precision."),
-        ("%s", info.note != NULL ? info.note : "the CPU was asked for"));
-  return decoder;
-}
-
 /* NULL -> READY: everything that takes long. */
 static gboolean
 gst_mimi_dec_open (GstAudioDecoder *decoder)
 {
   GstMimiDec *self = GST_MIMI_DEC (decoder);
   GstMimiSettings settings;
-  MimiDecoder *loaded = NULL;
-  const gchar *path;
+  MimiDecoder *loaded;
   GError *error = NULL;
 
   GST_OBJECT_LOCK (self);
@@ -161,17 +125,7 @@ gst_mimi_dec_open (GstAudioDecoder *decoder)
   self->reopen = FALSE;
   GST_OBJECT_UNLOCK (self);
 
-  path = settings.model != NULL ? settings.model : g_getenv ("MIMIDEC_MODEL");
-  if (path == NULL || *path == '\0') {
-    g_set_error (&error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
-        "No model is set. Set the property \"model\" or the environment "
-        "variable MIMIDEC_MODEL to a checkpoint: a safetensors file or the "
-        "folder that holds it, such as kyutai/pocket-tts-without-voice-cloning "
-        "downloaded from huggingface.co, or pipelines/demo of mimidec's "
-        "source.");
-  } else {
-    loaded = gst_mimi_dec_load (self, &settings, path, &error);
-  }
+  loaded = gst_mimi_open (GST_ELEMENT (self), &settings, &error);
   gst_mimi_settings_clear (&settings);
   if (loaded == NULL) {
     gst_mimi_post_error (GST_ELEMENT (self), error, "opening the model");
@@ -250,132 +204,6 @@ gst_mimi_dec_stop (GstAudioDecoder *decoder)
   g_clear_pointer (&stream, mimi_stream_free);
   gst_clear_caps (&self->refused);
   return TRUE;
-}
-
-/* -------------------------------------------------------------- format --- */
-
-/* Takes the first of our formats that downstream accepts. */
-static gboolean
-gst_mimi_dec_choose_output (GstMimiDec *self)
-{
-  GstAudioDecoder *decoder = GST_AUDIO_DECODER (self);
-  GstCaps *caps = gst_pad_get_allowed_caps (GST_AUDIO_DECODER_SRC_PAD (self));
-  GstAudioInfo info;
-  GstAudioFormat format = GST_AUDIO_FORMAT_S16LE;
-
-  if (caps != NULL && !gst_caps_is_empty (caps)) {
-    caps = gst_caps_fixate (caps);
-    if (gst_audio_info_from_caps (&info, caps))
-      format = GST_AUDIO_INFO_FORMAT (&info);
-  }
-  gst_clear_caps (&caps);
-
-  gst_audio_info_set_format (&info, format, MIMI_SAMPLE_RATE, 1, NULL);
-  self->sample_size = GST_AUDIO_INFO_BPF (&info);
-  mimi_stream_set_pcm (self->stream,
-      format == GST_AUDIO_FORMAT_F32LE ? MIMI_PCM_F32 : MIMI_PCM_S16);
-  return gst_audio_decoder_set_output_format (decoder, &info);
-}
-
-static void
-gst_mimi_dec_report_leftover (GstMimiDec *self, const gchar *where)
-{
-  if (self->leftover == 0)
-    return;
-  GST_ELEMENT_WARNING (self, STREAM, DECODE,
-      ("Dropped an unfinished frame %s: %" G_GSIZE_FORMAT
-       " bytes of the %" G_GSIZE_FORMAT " that a frame has.",
-          where, self->leftover, self->row_size),
-      ("the input was cut short, or its caps do not fit it"));
-}
-
-/* Where the format of the input ends. All whole frames of it are decoded; what
- * is left of it in the base class's adapter is not of the next one. */
-static void
-gst_mimi_dec_leave_format (GstMimiDec *self)
-{
-  if (self->row_size == 0)
-    return;
-  gst_mimi_dec_report_leftover (self, "where the caps changed");
-  gst_mimi_dec_reset (self);
-  self->obsolete += self->leftover;
-  self->leftover = 0;
-}
-
-static gboolean
-gst_mimi_dec_set_format (GstAudioDecoder *decoder, GstCaps *caps)
-{
-  GstMimiDec *self = GST_MIMI_DEC (decoder);
-  GstMimiNormalized normalized;
-  MimiRows rows;
-  GError *error = NULL;
-
-  GST_OBJECT_LOCK (self);
-  normalized = self->settings.normalized;
-  GST_OBJECT_UNLOCK (self);
-
-  if (!gst_mimi_caps_parse (caps, mimi_decoder_get_network (self->decoder),
-          normalized, &rows, &error))
-    goto failed;
-
-  if (self->row_size == 0 || rows.format != self->rows.format ||
-      rows.length != self->rows.length ||
-      rows.normalized != self->rows.normalized) {
-    if (!mimi_stream_set_rows (self->stream, &rows, &error))
-      goto failed;
-    gst_mimi_dec_leave_format (self);
-    self->rows = rows;
-    self->row_size = mimi_rows_get_size (&rows);
-  }
-  gst_clear_caps (&self->refused);
-  GST_INFO_OBJECT (self,
-      "%" GST_PTR_FORMAT ": %" G_GSIZE_FORMAT " bytes a frame, %snormalised",
-      caps, self->row_size, rows.normalized ? "" : "not ");
-  return gst_mimi_dec_choose_output (self);
-
-failed:
-  /* Upstream sends refused caps again with whatever it has next. */
-  if (self->refused != NULL && gst_caps_is_equal (self->refused, caps))
-    g_error_free (error);
-  else
-    gst_mimi_post_error (GST_ELEMENT (self), error, "reading the caps");
-  gst_caps_replace (&self->refused, caps);
-  /* The format stays: should the caps before these come again, the base class
-   * takes them for those that it has, and does not ask. */
-  gst_mimi_dec_leave_format (self);
-  return FALSE;
-}
-
-/* Downstream may have changed its mind about the format of the samples. The
- * base class would renegotiate too, but only with the format it has. */
-static GstFlowReturn
-gst_mimi_dec_renegotiate (GstMimiDec *self)
-{
-  GstPad *pad = GST_AUDIO_DECODER_SRC_PAD (self);
-
-  if (!gst_pad_check_reconfigure (pad))
-    return GST_FLOW_OK;
-  if (gst_mimi_dec_choose_output (self) &&
-      gst_audio_decoder_negotiate (GST_AUDIO_DECODER (self)))
-    return GST_FLOW_OK;
-  gst_pad_mark_reconfigure (pad);
-  return GST_PAD_IS_FLUSHING (pad) ? GST_FLOW_FLUSHING
-                                   : GST_FLOW_NOT_NEGOTIATED;
-}
-
-static GstCaps *
-gst_mimi_dec_getcaps (GstAudioDecoder *decoder, GstCaps *filter)
-{
-  GstCaps *caps =
-      gst_pad_get_pad_template_caps (GST_AUDIO_DECODER_SINK_PAD (decoder));
-
-  if (filter != NULL) {
-    GstCaps *all = caps;
-
-    caps = gst_caps_intersect_full (filter, all, GST_CAPS_INTERSECT_FIRST);
-    gst_caps_unref (all);
-  }
-  return caps;
 }
 
 /* -------------------------------------------------------------- frames --- */

@@ -47,6 +47,9 @@ struct _GstMimiDec {
   GstClockTime pending_pts; /* of input that gave no output yet */
 };
 
+/* The next frame starts from zero. From any thread. */
+void gst_mimi_dec_reset (GstMimiDec *self);
+
 GST_ELEMENT_REGISTER_DECLARE (mimidec);
 
 G_END_DECLS
