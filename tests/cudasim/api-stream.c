@@ -100,13 +100,21 @@ API (cuEventDestroy_v2, CUevent event)
   RETURN (r);
 }
 
+/* 1: CU_EVENT_RECORD_EXTERNAL, which makes it a node of what is captured. */
 static CUresult
-record (CUevent event, CUstream stream)
+record (CUevent event, CUstream stream, unsigned int flags)
 {
   SimStream *s = stream_of (stream);
   if (!event || !stream_valid (s))
     return CUDA_ERROR_INVALID_HANDLE;
+  if (flags > 1)
+    return CUDA_ERROR_INVALID_VALUE;
   SimStream *origin = s->origin ? s->origin : s;
+  if (origin->capture && flags) {
+    SimNode *node = node_new (NODE_RECORD);
+    node->event = event;
+    return stream_add (s, node);
+  }
   if (origin->capture) {
     event->captured = s;
     event->capture = origin->capture;
@@ -124,14 +132,13 @@ record (CUevent event, CUstream stream)
 API (cuEventRecord, CUevent event, CUstream stream)
 {
   ENTER ();
-  RETURN (record (event, stream));
+  RETURN (record (event, stream, 0));
 }
 
 API (cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
 {
   ENTER ();
-  (void)flags;
-  RETURN (record (event, stream));
+  RETURN (record (event, stream, flags));
 }
 
 API (cuEventSynchronize, CUevent event)

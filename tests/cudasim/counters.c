@@ -104,6 +104,7 @@ sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
         sectors[n++] = addresses[l] / 32;
     c->requests++;
     c->sectors += distinct (sectors, n);
+    sim_count_mapped (w, addresses, size, write);
   } else if (space == PTX_SPACE_SHARED) {
     /* A phase serves 128 bytes: 32 lanes of 4, 16 of 8, 8 of 16. Its cycles
      * are the largest number of different words in a bank. */

@@ -28,6 +28,10 @@ typedef struct {
   uint64_t races, uninitialised, early_reads;
   uint64_t leaks; /* allocations, streams, modules that were left when the last
                      user of the context released it */
+  /* Bytes of mapped host memory that kernels read and wrote, each counted once
+   * an instruction; `again`: those of them that the same launch had read, or
+   * written, before. Need cudasim_set ("count", "1"). */
+  uint64_t mapped_read, mapped_written, mapped_again;
 } CudasimCounters;
 
 typedef struct {
@@ -39,6 +43,7 @@ typedef struct {
   uint64_t sectors;                   /* of 32 bytes, global */
   uint64_t bank_conflicts;            /* extra cycles of shared memory */
   uint64_t chain; /* cycles of the longest dependent chain, all launches */
+  uint64_t mapped_read, mapped_written, mapped_again; /* as above */
 } CudasimKernel;
 
 void cudasim_counters (CudasimCounters *counters);

@@ -78,11 +78,17 @@ API (cuGraphExecDestroy, CUgraphExec exec)
   RETURN (r);
 }
 
+/* What is counted, or not done, as soon as a graph is launched. */
 static void
-count_copies (const GPtrArray *nodes)
+enqueue (const GPtrArray *nodes, SimStream *s)
 {
   for (guint i = 0; i < nodes->len; i++) {
     const SimNode *n = nodes->pdata[i];
+    if (n->type == NODE_RECORD) {
+      n->event->recorded++;
+      n->event->stream = s;
+      n->event->captured = NULL;
+    }
     if (n->type == NODE_COPY) {
       if (n->copy == COPY_UP) {
         sim_stats.copies_up++;
@@ -113,7 +119,7 @@ API (cuGraphLaunch, CUgraphExec exec, CUstream stream)
   SimNode *n = node_new (NODE_GRAPH);
   n->graph = g_ptr_array_ref (exec->nodes);
   sim_stats.graph_launches++;
-  count_copies (exec->nodes);
+  enqueue (exec->nodes, s);
   RETURN (stream_add (s, n));
 }
 

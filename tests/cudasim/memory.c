@@ -134,6 +134,7 @@ sim_free (guint64 address)
     munmap (a->shadow, (a->size / 4 + 1) * sizeof (SimShadow));
   if (!a->is_host)
     used -= a->size;
+  g_free (a->crossed);
   g_ptr_array_remove_index (sorted, (guint)i);
   g_free (a);
   return TRUE;

@@ -155,7 +155,8 @@ cudasim_counters (CudasimCounters *c)
   *c = (CudasimCounters){ s->bytes_up, s->bytes_down, s->bytes_across,
     s->copies_up, s->copies_down, s->copies_across, s->memsets, s->launches,
     s->graph_launches, s->waits, s->allocations, live.n, live.bytes, live.hosts,
-    s->faults, s->races, s->uninitialised, s->early_reads, s->leaks };
+    s->faults, s->races, s->uninitialised, s->early_reads, s->leaks,
+    s->mapped_read, s->mapped_written, s->mapped_again };
 }
 
 CUDASIM_EXPORT void
@@ -188,7 +189,8 @@ cudasim_kernel (const char *name, CudasimKernel *out)
       v->executed[SIM_KIND_LOAD_SHARED], v->executed[SIM_KIND_STORE_SHARED],
       v->executed[SIM_KIND_LOAD_GLOBAL], v->executed[SIM_KIND_STORE_GLOBAL],
       v->executed[SIM_KIND_BARRIER], c->bytes_in[PTX_SPACE_GLOBAL],
-      c->bytes_out[PTX_SPACE_GLOBAL], c->sectors, c->conflicts, c->chain };
+      c->bytes_out[PTX_SPACE_GLOBAL], c->sectors, c->conflicts, c->chain,
+      c->mapped_read, c->mapped_written, c->mapped_again };
   }
   g_hash_table_unref (all);
   return v ? 0 : -1;
@@ -252,9 +254,12 @@ write_kernel (FILE *f, const gchar *name, const Kept *v)
         N (c->bytes_out[i]));
   fprintf (f,
       "},\n      \"requests\": %llu, \"sectors\": %llu, "
-      "\"bank_conflicts\": %llu,\n      \"lane_slots\": %llu, \"lanes\": %llu, "
+      "\"bank_conflicts\": %llu,\n      \"mapped_read\": %llu, "
+      "\"mapped_written\": %llu, \"mapped_again\": %llu,\n"
+      "      \"lane_slots\": %llu, \"lanes\": %llu, "
       "\"chain\": %llu, \"max_chain\": %llu}",
-      N (c->requests), N (c->sectors), N (c->conflicts), N (c->lane_slots),
+      N (c->requests), N (c->sectors), N (c->conflicts), N (c->mapped_read),
+      N (c->mapped_written), N (c->mapped_again), N (c->lane_slots),
       N (c->lanes), N (c->chain), N (c->max_chain));
 }
 
@@ -275,13 +280,15 @@ cudasim_report (const char *path)
       "  \"allocations\": %llu, \"live_allocations\": %llu, "
       "\"live_bytes\": %llu,\n"
       "  \"faults\": %llu, \"races\": %llu, \"uninitialised\": %llu, "
-      "\"early_reads\": %llu, \"leaks\": %llu,\n  \"kernels\": {\n",
+      "\"early_reads\": %llu, \"leaks\": %llu,\n"
+      "  \"mapped_read\": %llu, \"mapped_written\": %llu, "
+      "\"mapped_again\": %llu,\n  \"kernels\": {\n",
       sim_config.capability, N (sim_config.seed), N (c.copies_up),
       N (c.bytes_up), N (c.copies_down), N (c.bytes_down), N (c.copies_across),
       N (c.bytes_across), N (c.memsets), N (c.launches), N (c.graph_launches),
       N (c.waits), N (c.allocations), N (c.live_allocations), N (c.live_bytes),
       N (c.faults), N (c.races), N (c.uninitialised), N (c.early_reads),
-      N (c.leaks));
+      N (c.leaks), N (c.mapped_read), N (c.mapped_written), N (c.mapped_again));
   GHashTable *all = collect ();
   GList *names =
       g_list_sort (g_hash_table_get_keys (all), (GCompareFunc)strcmp);

@@ -153,6 +153,7 @@ typedef struct {
   guint64 bytes_in[7], bytes_out[7]; /* by PtxSpace, active lanes only */
   guint64 requests, sectors;         /* global memory */
   guint64 conflicts;                 /* extra cycles in shared memory */
+  guint64 mapped_read, mapped_written, mapped_again; /* see mapped.c */
   guint64 launches, blocks, warps;
   guint64 lane_slots, lanes; /* lanes that could and did run */
   guint64 chain;             /* cycles of the longest dependent chain, summed
@@ -364,6 +365,8 @@ struct _SimAllocation {
   gsize mapped; /* as taken */
   gboolean is_host, is_module;
   struct _SimShadow *shadow; /* a word each */
+  guint8 *crossed;           /* mapped.c: a byte each, or NULL */
+  guint64 crossed_in;        /* serial of the launch it is about */
 };
 
 /* Global address + sim_bias is where it lies in this process. */
@@ -428,6 +431,7 @@ typedef struct {
       copies_across, memsets;
   guint64 launches, graph_launches, waits, allocations;
   guint64 faults, races, uninitialised, early_reads, leaks;
+  guint64 mapped_read, mapped_written, mapped_again;
 } SimStats;
 extern SimStats sim_stats;
 /* Before a module goes: its kernels' counts stay, by name. */
@@ -437,6 +441,10 @@ void sim_counts_watch (SimModule *module);
 void sim_count_access (SimWarp *warp, const SimIns *ins, PtxSpace space,
     const guint64 *addresses, guint size, gboolean write);
 void sim_chain (SimWarp *warp, const SimIns *ins);
+
+/* mapped.c */
+void sim_count_mapped (
+    SimWarp *warp, const guint64 *addresses, guint size, gboolean write);
 
 /* config.c */
 typedef struct {

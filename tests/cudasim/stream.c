@@ -236,7 +236,9 @@ run_node (SimStream *s, SimNode *n)
       sim_host_write (n->device, n->size);
       break;
     case NODE_RECORD:
-      n->event->done = MAX (n->event->done, n->sequence);
+      /* a graph's node has no number of its own: it runs again and again */
+      n->event->done =
+          n->sequence ? MAX (n->event->done, n->sequence) : n->event->done + 1;
       n->event->time = g_get_monotonic_time ();
       break;
     case NODE_WAIT:

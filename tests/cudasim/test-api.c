@@ -267,6 +267,52 @@ test_fork (void)
   close_api ();
 }
 
+/* Events that are nodes of a graph are recorded anew each time it runs. */
+static void
+test_graph_events (void)
+{
+  gint zero[32] = { 0 };
+  CUstream stream;
+  CUevent start, end;
+  CUgraph graph;
+  CUgraphExec exec;
+  gfloat ms;
+  open_api ();
+  CUdeviceptr x = gpu_upload (zero, sizeof zero);
+  OK (cuStreamCreate (&stream, 1));
+  OK (cuEventCreate (&start, 0));
+  OK (cuEventCreate (&end, 0));
+  OK (cuStreamBeginCapture_v2 (stream, 1));
+  OK (cuEventRecordWithFlags (start, stream, 1));
+  OK (launch_add (x, 1, stream));
+  OK (cuEventRecordWithFlags (end, stream, 1));
+  OK (cuStreamEndCapture (stream, &graph));
+  OK (cuGraphInstantiateWithFlags (&exec, graph, 0));
+  OK (cuGraphDestroy (graph));
+  g_assert_cmpint (
+      cuEventElapsedTime (&ms, start, end), ==, CUDA_ERROR_INVALID_HANDLE);
+  for (gint i = 1; i <= 2; i++) {
+    OK (cuGraphLaunch (exec, stream));
+    g_assert_cmpint (
+        cuEventElapsedTime (&ms, start, end), ==, CUDA_ERROR_NOT_READY);
+    OK (cuEventSynchronize (end));
+    OK (cuEventElapsedTime (&ms, start, end));
+    g_assert_cmpfloat (ms, >=, 0);
+    g_assert_cmpint (first (x), ==, i);
+  }
+  OK (cuGraphLaunch (exec, stream));
+  OK (cuGraphLaunch (exec, stream)); /* two are under way */
+  OK (cuStreamSynchronize (stream));
+  OK (cuEventQuery (end));
+  g_assert_cmpint (first (x), ==, 4);
+  OK (cuGraphExecDestroy (exec));
+  OK (cuEventDestroy_v2 (start));
+  OK (cuEventDestroy_v2 (end));
+  OK (cuStreamDestroy_v2 (stream));
+  OK (cuMemFree_v2 (x));
+  close_api ();
+}
+
 /* Mapped memory: the kernel's address is not the host's. */
 static void
 test_mapped (void)
@@ -283,6 +329,48 @@ test_mapped (void)
   OK (cuCtxSynchronize ());
   g_assert_cmpint (host[31], ==, 38);
   OK (cuMemFreeHost (host));
+  close_api ();
+}
+
+/* What crosses the bus: once for all lanes of a warp, again for another warp;
+ * the device's own memory does not count. */
+static void
+test_crossing (void)
+{
+  gint *host, zero[32] = { 0 };
+  CUdeviceptr device;
+  CudasimCounters before, after;
+  open_api ();
+  CUdeviceptr x = gpu_upload (zero, sizeof zero);
+  CUfunction same = gpu_function (module, "same");
+  OK (cuMemHostAlloc ((void **)&host, 256, 2));
+  OK (cuMemHostGetDevicePointer_v2 (&device, host, 0));
+  memset (host, 0, 256);
+  g_assert_cmpint (cudasim_set ("count", "1"), ==, 0);
+  cudasim_counters (&before);
+  OK (launch_add (device, 7, NULL));
+  OK (launch_add (x, 7, NULL));
+  OK (cuCtxSynchronize ());
+  cudasim_counters (&after);
+  g_assert_cmpuint (after.mapped_read - before.mapped_read, ==, 128);
+  g_assert_cmpuint (after.mapped_written - before.mapped_written, ==, 128);
+  g_assert_cmpuint (after.mapped_again - before.mapped_again, ==, 0);
+
+  /* two warps read the same word */
+  before = after;
+  OK (gpu_run (same, 1, 64, 0, &device, &device, NULL));
+  cudasim_counters (&after);
+  g_assert_cmpuint (after.mapped_read - before.mapped_read, ==, 8);
+  g_assert_cmpuint (after.mapped_again - before.mapped_again, ==, 4);
+  g_assert_cmpuint (after.mapped_written - before.mapped_written, ==, 0);
+
+  CudasimKernel kernel;
+  g_assert_cmpint (cudasim_kernel ("same", &kernel), ==, 0);
+  g_assert_cmpuint (kernel.mapped_read, ==, 8);
+  g_assert_cmpuint (kernel.mapped_again, ==, 4);
+  g_assert_cmpint (cudasim_set ("count", "0"), ==, 0);
+  OK (cuMemFreeHost (host));
+  OK (cuMemFree_v2 (x));
   close_api ();
 }
 
@@ -447,7 +535,9 @@ main (int argc, char **argv)
   g_test_add_func ("/api/stale", test_stale);
   g_test_add_func ("/api/capture-refuses", test_capture_refuses);
   g_test_add_func ("/api/fork", test_fork);
+  g_test_add_func ("/api/graph-events", test_graph_events);
   g_test_add_func ("/api/mapped", test_mapped);
+  g_test_add_func ("/api/crossing", test_crossing);
   g_test_add_func ("/api/host-pointer", test_host_pointer);
   g_test_add_func ("/api/refusals", test_refusals);
   g_test_add_func ("/api/no-context", test_no_context);

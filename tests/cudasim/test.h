@@ -52,6 +52,8 @@ CUresult cuStreamIsCapturing (CUstream stream, int *status);
 CUresult cuEventCreate (CUevent *event, unsigned int flags);
 CUresult cuEventDestroy_v2 (CUevent event);
 CUresult cuEventRecord (CUevent event, CUstream stream);
+CUresult cuEventRecordWithFlags (
+    CUevent event, CUstream stream, unsigned int flags);
 CUresult cuEventSynchronize (CUevent event);
 CUresult cuEventQuery (CUevent event);
 CUresult cuEventElapsedTime (float *ms, CUevent start, CUevent end);

@@ -13,3 +13,13 @@ copy (int *to, const int *from)
 {
   to[threadIdx.x] = from[threadIdx.x] + offset;
 }
+
+extern "C" __global__ void
+same (int *to, const volatile int *from)
+{
+  __shared__ int seen[64];
+
+  seen[threadIdx.x] = *from; /* all lanes the same word */
+  if (seen[threadIdx.x] == -1)
+    to[threadIdx.x] = 0; /* never: but the load is needed */
+}
