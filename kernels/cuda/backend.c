@@ -7,7 +7,7 @@
  * few launches without anybody waiting for company.
  */
 #include "../engine/backend.h"
-#include "frame.h"
+#include "graph.h"
 #include "state.h"
 
 #include <string.h>
@@ -28,24 +28,17 @@ typedef struct {
   guint64 frame; /* since its state was fresh */
 } Slot;
 
-/* One batch size. */
-typedef struct {
-  MimiCudaBatch device;
-  CUgraphExec graph;
-  CUdeviceptr memory; /* activations, entries and status */
-  guint8 *pinned;     /* entries, rows, overflow, PCM */
-  MimiEntry *entries;
-  guint8 *rows;
-  guint32 *overflow;
-  guint8 *pcm;
-} Batch;
-
 /* A caller of step(), on its own stack. */
 typedef struct _Request {
   MimiStepItem *items;
   guint n_items, taken, finished;
   struct _Request *next;
 } Request;
+
+/* See MimiDecoderInfo. */
+typedef struct {
+  guint64 launches, waits, bytes_up, bytes_down, device_ns;
+} Counts;
 
 typedef struct {
   const MimiCuda *cuda;
@@ -55,15 +48,18 @@ typedef struct {
   MimiNetwork network;
   MimiCudaWeights weights;
   MimiCudaFrame frame;
+  gboolean timed;
 
   GMutex lock; /* of what follows */
   GCond changed;
   GPtrArray *free_slots; /* Slot */
   GArray *chunks;        /* CUdeviceptr */
   guint n_slots;
-  Batch *batches[MAX_BATCH_LOG2 + 1]; /* by log2 of the size; NULL: not yet */
+  /* By log2 of the size; NULL: not yet. */
+  MimiCudaGraph *graphs[MAX_BATCH_LOG2 + 1];
   Request *first, *last;
   gboolean busy; /* somebody runs a step */
+  Counts counts;
   GError *failure;
 } Cuda;
 
@@ -83,113 +79,33 @@ leave (Cuda *self)
   self->cuda->CtxPopCurrent (&context);
 }
 
-static void
-batch_free (Cuda *self, Batch *batch)
-{
-  if (batch->graph)
-    self->cuda->GraphExecDestroy (batch->graph);
-  if (batch->memory)
-    self->cuda->MemFree (batch->memory);
-  if (batch->pinned)
-    self->cuda->MemFreeHost (batch->pinned);
-  g_free (batch);
-}
-
-/* Buffers and graph for `entries` streams. Captured on a stream of its own,
- * so that others may be decoding meanwhile. */
-static Batch *
-batch_new (Cuda *self, guint entries, GError **error)
-{
-  const MimiCuda *cuda = self->cuda;
-  MimiCudaFrame *frame = &self->frame;
-  Batch *batch = g_new0 (Batch, 1);
-  gsize activations = (gsize)entries * frame->scratch_length * sizeof (gfloat);
-  gsize rows_at = entries * sizeof (MimiEntry);
-  gsize overflow_at = rows_at + (gsize)entries * frame->row_bytes;
-  gsize pcm_at = (overflow_at + entries * sizeof (guint32) + 127) / 128 * 128;
-  gsize pinned = pcm_at + entries * MIMI_CUDA_PCM_BYTES;
-  CUdeviceptr host;
-  CUstream stream = NULL;
-  CUgraph graph = NULL;
-  gboolean ok;
-
-  ok =
-      CHECK (cuda, error, MemAlloc,
-          (&batch->memory, activations + entries * sizeof (MimiEntry) +
-                               entries * sizeof (guint32))) &&
-      CHECK (cuda, error, MemHostAlloc,
-          ((gpointer *)&batch->pinned, pinned,
-              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) &&
-      CHECK (cuda, error, MemHostGetDevicePointer, (&host, batch->pinned, 0)) &&
-      /* Columns that a small layer does not fill are read, if not used. */
-      CHECK (cuda, error, MemsetD32, (batch->memory, 0, activations / 4));
-  if (!ok)
-    goto fail;
-  memset (batch->pinned, 0, pinned);
-  batch->entries = (MimiEntry *)batch->pinned;
-  batch->rows = batch->pinned + rows_at;
-  batch->overflow = (guint32 *)(batch->pinned + overflow_at);
-  batch->pcm = batch->pinned + pcm_at;
-
-  batch->device.entries = entries;
-  batch->device.scratch = batch->memory;
-  batch->device.device_entry = batch->memory + activations;
-  batch->device.status =
-      batch->device.device_entry + entries * sizeof (MimiEntry);
-  batch->device.host_entry = host;
-  batch->device.host_rows = host + rows_at;
-  batch->device.host_overflow = host + overflow_at;
-  batch->device.host_pcm = host + pcm_at;
-
-  ok = CHECK (cuda, error, StreamCreate, (&stream, CU_STREAM_NON_BLOCKING)) &&
-       CHECK (cuda, error, StreamBeginCapture,
-           (stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-  if (ok) {
-    ok = mimi_cuda_frame_launch (frame, &batch->device, stream, error);
-    /* A capture has to be ended even when it failed. */
-    ok = CHECK (cuda, ok ? error : NULL, StreamEndCapture, (stream, &graph)) &&
-         ok;
-  }
-  ok = ok && CHECK (cuda, error, GraphInstantiate, (&batch->graph, graph, 0));
-  if (graph)
-    cuda->GraphDestroy (graph);
-  if (stream)
-    cuda->StreamDestroy (stream);
-  if (ok)
-    return batch;
-
-fail:
-  batch_free (self, batch);
-  return NULL;
-}
-
 /* Has ready, before they are needed, the batch sizes that `n` streams can fill:
  * a step never allocates. With the context current. */
 static gboolean
-prepare_batches (Cuda *self, guint n, GError **error)
+prepare_graphs (Cuda *self, guint n, GError **error)
 {
   guint i;
 
   for (i = 0; i <= MAX_BATCH_LOG2 && (i == 0 || n > 1u << (i - 1)); i++) {
-    Batch *batch = NULL;
+    MimiCudaGraph *graph = NULL;
     gboolean missing;
 
     g_mutex_lock (&self->lock);
-    missing = !self->batches[i];
+    missing = !self->graphs[i];
     g_mutex_unlock (&self->lock);
     if (!missing)
       continue;
-    batch = batch_new (self, 1u << i, error);
-    if (!batch)
+    graph = mimi_cuda_graph_new (&self->frame, 1u << i, self->timed, error);
+    if (!graph)
       return FALSE;
     g_mutex_lock (&self->lock);
-    if (!self->batches[i]) {
-      self->batches[i] = batch;
-      batch = NULL;
+    if (!self->graphs[i]) {
+      self->graphs[i] = graph;
+      graph = NULL;
     }
     g_mutex_unlock (&self->lock);
-    if (batch) /* another thread was faster */
-      batch_free (self, batch);
+    if (graph) /* another thread was faster */
+      mimi_cuda_graph_free (graph, self->cuda);
   }
   return TRUE;
 }
@@ -234,7 +150,7 @@ cuda_slot_new (gpointer data, guint threads, GError **error)
   }
   g_mutex_unlock (&self->lock);
 
-  if (slot && !prepare_batches (self, MIN (n, MAX_BATCH), error)) {
+  if (slot && !prepare_graphs (self, MIN (n, MAX_BATCH), error)) {
     g_mutex_lock (&self->lock);
     g_ptr_array_add (self->free_slots, slot);
     self->n_slots--;
@@ -258,12 +174,14 @@ cuda_slot_free (gpointer data, gpointer slot)
 
 /* ---------------------------------------------------------------- steps -- */
 
-static void
-fill_entry (Cuda *self, Batch *batch, guint i, const MimiStepItem *item)
+/* Returns the bytes of the row. */
+static gsize
+fill_entry (Cuda *self, MimiCudaGraph *graph, guint i, const MimiStepItem *item)
 {
-  MimiEntry *entry = &batch->entries[i];
-  guint8 *row = batch->rows + (gsize)i * self->frame.row_bytes;
+  MimiEntry *entry = &graph->entries[i];
+  guint8 *row = graph->rows + (gsize)i * self->frame.row_bytes;
   Slot *slot = item->slot;
+  gsize size;
 
   if (item->reset)
     slot->frame = 0;
@@ -275,61 +193,79 @@ fill_entry (Cuda *self, Batch *batch, guint i, const MimiStepItem *item)
   entry->n_codes = item->n_codes;
   entry->s16 = item->format == MIMI_PCM_S16;
   if (item->kind == MIMI_STEP_CODES)
-    memcpy (row, item->codes, item->n_codes * sizeof *item->codes);
+    size = item->n_codes * sizeof *item->codes;
   else
-    memcpy (row, item->values,
-        (item->kind == MIMI_STEP_EMBEDDING ? self->network.width
-                                           : self->network.latent_dim) *
-            sizeof *item->values);
+    size = (item->kind == MIMI_STEP_EMBEDDING ? self->network.width
+                                              : self->network.latent_dim) *
+           sizeof *item->values;
+  memcpy (row,
+      item->kind == MIMI_STEP_CODES ? (gconstpointer)item->codes : item->values,
+      size);
+  return size;
 }
 
 /* One launch, one wait. Only one thread at a time is here. */
 static gboolean
-run (Cuda *self, Batch *batch, MimiStepItem **items, guint n, GError **error)
+run (Cuda *self, MimiCudaGraph *graph, MimiStepItem **items, guint n,
+    Counts *counts, GError **error)
 {
-  const MimiCuda *cuda = self->cuda;
-  guint i;
+  guint entries = graph->device.entries, i;
   gboolean ok;
 
+  *counts = (Counts){
+    .launches = 1, .waits = 1, .bytes_up = (guint64)entries * sizeof (MimiEntry)
+  };
   for (i = 0; i < n; i++)
-    fill_entry (self, batch, i, items[i]);
-  for (; i < batch->device.entries; i++)
-    batch->entries[i].state = 0; /* padding: its blocks leave at once */
+    counts->bytes_up += fill_entry (self, graph, i, items[i]);
+  for (; i < entries; i++)
+    graph->entries[i].state = 0; /* padding: its blocks leave at once */
 
   if (!enter (self, error))
     return FALSE;
-  ok = CHECK (cuda, error, GraphLaunch, (batch->graph, self->stream)) &&
-       CHECK (cuda, error, StreamSynchronize, (self->stream));
+  ok = mimi_cuda_graph_run (
+      graph, self->cuda, self->stream, &counts->device_ns, error);
   leave (self);
   if (!ok)
     return FALSE;
 
   for (i = 0; i < n; i++) {
     Slot *slot = items[i]->slot;
+    gsize size =
+        MIMI_FRAME_SAMPLES *
+        (items[i]->format == MIMI_PCM_S16 ? sizeof (gint16) : sizeof (gfloat));
 
-    memcpy (items[i]->pcm, batch->pcm + i * MIMI_CUDA_PCM_BYTES,
-        MIMI_FRAME_SAMPLES * (items[i]->format == MIMI_PCM_S16
-                                     ? sizeof (gint16)
-                                     : sizeof (gfloat)));
-    items[i]->finite = batch->overflow[i] == 0;
+    memcpy (items[i]->pcm, graph->pcm + i * MIMI_CUDA_PCM_BYTES, size);
+    items[i]->finite = graph->overflow[i] == 0;
+    counts->bytes_down += size + sizeof graph->overflow[i];
     slot->frame++;
   }
   return TRUE;
 }
 
 /* The smallest batch that is ready and holds `n`, or the largest there is. */
-static Batch *
-choose_batch (Cuda *self, guint n)
+static MimiCudaGraph *
+choose_graph (Cuda *self, guint n)
 {
-  Batch *best = NULL;
+  MimiCudaGraph *best = NULL;
   guint i;
 
-  for (i = 0; i <= MAX_BATCH_LOG2 && self->batches[i]; i++) {
-    best = self->batches[i];
+  for (i = 0; i <= MAX_BATCH_LOG2 && self->graphs[i]; i++) {
+    best = self->graphs[i];
     if (best->device.entries >= n)
       break;
   }
   return best;
+}
+
+/* With the lock. */
+static void
+add_counts (Cuda *self, const Counts *counts)
+{
+  self->counts.launches += counts->launches;
+  self->counts.waits += counts->waits;
+  self->counts.bytes_up += counts->bytes_up;
+  self->counts.bytes_down += counts->bytes_down;
+  self->counts.device_ns += counts->device_ns;
 }
 
 /* Takes what has been asked for, oldest first, and runs it; with the lock,
@@ -340,14 +276,15 @@ serve (Cuda *self)
   MimiStepItem *items[MAX_BATCH];
   Request *owners[MAX_BATCH], *request;
   GError *error = NULL;
-  Batch *batch;
+  MimiCudaGraph *graph;
+  Counts counts;
   guint waiting = 0, n = 0, i;
 
   for (request = self->first; request && waiting < MAX_BATCH;
        request = request->next)
     waiting += request->n_items - request->taken;
-  batch = choose_batch (self, MIN (waiting, MAX_BATCH));
-  while (self->first && n < batch->device.entries) {
+  graph = choose_graph (self, MIN (waiting, MAX_BATCH));
+  while (self->first && n < graph->device.entries) {
     request = self->first;
     owners[n] = request;
     items[n++] = &request->items[request->taken++];
@@ -357,12 +294,13 @@ serve (Cuda *self)
 
   self->busy = TRUE;
   g_mutex_unlock (&self->lock);
-  if (!run (self, batch, items, n, &error) && !error)
+  if (!run (self, graph, items, n, &counts, &error) && !error)
     g_set_error (&error, MIMI_ERROR, MIMI_ERROR_DEVICE, "the step failed");
   g_mutex_lock (&self->lock);
   self->busy = FALSE;
   if (error)
     self->failure = error;
+  add_counts (self, &counts);
   for (i = 0; i < n; i++)
     owners[i]->finished++;
   g_cond_broadcast (&self->changed);
@@ -405,6 +343,16 @@ cuda_step (gpointer data, MimiStepItem *items, guint n_items, GError **error)
 
 /* ----------------------------------------------------------------- state - */
 
+static void
+count_copy (Cuda *self, gsize up, gsize down)
+{
+  Counts counts = { .waits = 1, .bytes_up = up, .bytes_down = down };
+
+  g_mutex_lock (&self->lock);
+  add_counts (self, &counts);
+  g_mutex_unlock (&self->lock);
+}
+
 static gboolean
 cuda_state_read (gpointer data, gpointer slot, gfloat *values, GError **error)
 {
@@ -417,6 +365,7 @@ cuda_state_read (gpointer data, gpointer slot, gfloat *values, GError **error)
   if (enter (self, error)) {
     ok = CHECK (self->cuda, error, MemcpyDtoH, (own, s->state, size));
     leave (self);
+    count_copy (self, 0, size);
   }
   if (ok)
     mimi_cuda_state_read (&self->frame, own, s->frame, values);
@@ -438,6 +387,7 @@ cuda_state_write (gpointer data, gpointer slot, guint64 frames,
   if (enter (self, error)) {
     ok = CHECK (self->cuda, error, MemcpyHtoD, (s->state, own, size));
     leave (self);
+    count_copy (self, size, 0);
   }
   if (ok)
     s->frame = frames;
@@ -456,8 +406,8 @@ cuda_close (gpointer data)
 
   if (self->context && enter (self, NULL)) {
     for (i = 0; i <= MAX_BATCH_LOG2; i++)
-      if (self->batches[i])
-        batch_free (self, self->batches[i]);
+      if (self->graphs[i])
+        mimi_cuda_graph_free (self->graphs[i], cuda);
     for (i = 0; i < self->chunks->len; i++)
       cuda->MemFree (g_array_index (self->chunks, CUdeviceptr, i));
     mimi_cuda_frame_clear (&self->frame);
@@ -524,6 +474,7 @@ cuda_open (MimiModel *model, const MimiDecoderOptions *options, GError **error)
   self->cuda = cuda;
   self->device = device;
   self->network = *network;
+  self->timed = options->timed;
   g_mutex_init (&self->lock);
   g_cond_init (&self->changed);
   self->free_slots = g_ptr_array_new_with_free_func (g_free);
@@ -563,6 +514,13 @@ cuda_get_info (gpointer data, MimiDecoderInfo *info)
   info->device = self->device.name;
   info->weights_bytes = self->weights.size;
   info->state_bytes = self->frame.state_length * sizeof (gfloat);
+  g_mutex_lock (&self->lock);
+  info->launches = self->counts.launches;
+  info->waits = self->counts.waits;
+  info->bytes_up = self->counts.bytes_up;
+  info->bytes_down = self->counts.bytes_down;
+  info->device_ns = self->counts.device_ns;
+  g_mutex_unlock (&self->lock);
 }
 
 const MimiBackendOps mimi_backend_cuda = {

@@ -18,6 +18,7 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 
@@ -40,6 +41,7 @@ enum {
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
   CU_STREAM_NON_BLOCKING = 1,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+  CU_EVENT_RECORD_EXTERNAL = 1,
   CU_MEMHOSTALLOC_PORTABLE = 1,
   CU_MEMHOSTALLOC_DEVICEMAP = 2
 };
@@ -105,6 +107,12 @@ typedef struct {
       (CUstream stream, gint mode)) \
   S (StreamEndCapture, "cuStreamEndCapture", \
       (CUstream stream, CUgraph * graph)) \
+  S (EventCreate, "cuEventCreate", (CUevent * event, guint flags)) \
+  S (EventDestroy, "cuEventDestroy_v2", (CUevent event)) \
+  S (EventRecordWithFlags, "cuEventRecordWithFlags", \
+      (CUevent event, CUstream stream, guint flags)) \
+  S (EventElapsedTime, "cuEventElapsedTime", \
+      (gfloat * ms, CUevent begin, CUevent end)) \
   S (LaunchKernelEx, "cuLaunchKernelEx", \
       (const CUlaunchConfig *config, CUfunction function, gpointer *arguments, \
           gpointer *extra)) \

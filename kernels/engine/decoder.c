@@ -92,9 +92,10 @@ get (const MimiBackendOps *ops, MimiModel *model,
     const MimiDecoderOptions *options, GError **error)
 {
   const gchar *identity = mimi_model_get_identity (model);
-  gchar *key = identity ? g_strdup_printf ("%s %s %d %d", identity, ops->name,
-                              options->cuda_device, options->precision)
-                        : NULL;
+  gchar *key =
+      identity ? g_strdup_printf ("%s %s %d %d %d", identity, ops->name,
+                     options->cuda_device, options->precision, options->timed)
+               : NULL;
   MimiDecoder *decoder = NULL;
   gboolean last;
 
@@ -161,6 +162,7 @@ get_cpu (MimiModel *model, const MimiDecoderOptions *options, GError **error)
 
   /* so that nothing that means nothing here keeps weights from being shared */
   cpu_options.cuda_device = -1;
+  cpu_options.timed = FALSE;
   return get (cpu, model, &cpu_options, error);
 }
 

@@ -26,6 +26,7 @@ struct _MimiStream {
   gfloat *values;
   guint16 codes[MIMI_MAX_CODEBOOKS];
   gfloat samples[MIMI_FRAME_SAMPLES]; /* for a caller that is not aligned */
+  gchar reason[160];                  /* why a row is bad */
 
   /* Written by the thread that decodes, read by any. */
   guint64 frames, concealed, skipped, resets;
@@ -177,94 +178,168 @@ now (void)
   return t.tv_sec * G_GUINT64_CONSTANT (1000000000) + t.tv_nsec;
 }
 
-/* Decodes the row that was read into values or codes. */
-static gboolean
-step (MimiStream *stream, gpointer pcm, gboolean *finite, GError **error)
+static gsize
+get_frame_size (const MimiStream *stream)
 {
-  MimiDecoder *decoder = stream->decoder;
-  MimiStepItem item = {
+  return MIMI_FRAME_SAMPLES *
+         (stream->pcm == MIMI_PCM_S16 ? sizeof (gint16) : sizeof (gfloat));
+}
+
+/* Reads a row; what the backend is to do with a good one is in `item`. */
+static MimiRowState
+begin (MimiStream *stream, gconstpointer row, gpointer pcm, MimiStepItem *item)
+{
+  gboolean aligned = (guintptr)pcm % sizeof (gfloat) == 0;
+
+  *item = (MimiStepItem){
     .slot = stream->slot,
     .reset = stream->fresh,
     .kind = stream->kind,
     .values = stream->values,
     .codes = stream->codes,
     .n_codes = stream->kind == MIMI_STEP_CODES ? stream->rows.length : 0,
-    .pcm = pcm,
+    .pcm = aligned ? pcm : (gpointer)stream->samples,
     .format = stream->pcm,
     .fade_in = stream->fade_in,
     .position = stream->position,
     .finite = TRUE,
   };
+  return mimi_rows_read (&stream->rows, &stream->decoder->network, row,
+      stream->values, stream->codes, stream->reason, sizeof stream->reason);
+}
+
+static gboolean
+step (MimiDecoder *decoder, MimiStepItem *items, guint n, guint64 *ns,
+    GError **error)
+{
   guint64 start = now ();
 
-  if (!decoder->ops->step (decoder->backend, &item, 1, error)) {
+  if (!decoder->ops->step (decoder->backend, items, n, error)) {
     mimi_decoder_retire (decoder);
     return FALSE;
   }
-  mimi_times_add (&stream->times, now () - start);
-  stream->fresh = FALSE;
-  stream->position += MIMI_FRAME_SAMPLES;
-  *finite = item.finite;
+  *ns = now () - start;
   return TRUE;
+}
+
+/* The other end of begin(), and of step() where the row was a good one. */
+static void
+finish (MimiStream *stream, MimiRowState state, const MimiStepItem *item,
+    guint64 ns, gpointer pcm, MimiResult *result)
+{
+  gsize frame_size = get_frame_size (stream);
+
+  if (state == MIMI_ROW_EMPTY) {
+    COUNT (&stream->skipped);
+    result->skipped++;
+    return;
+  }
+  if (state == MIMI_ROW_GOOD) {
+    mimi_times_add (&stream->times, ns);
+    stream->fresh = FALSE;
+    stream->position += MIMI_FRAME_SAMPLES;
+    if (!item->finite)
+      g_snprintf (stream->reason, sizeof stream->reason,
+          "the network overflows, its values are too large");
+  }
+  if (state == MIMI_ROW_BAD || !item->finite) {
+    if (result->concealed++ == 0)
+      g_snprintf (result->reason, sizeof result->reason,
+          "frame %" G_GUINT64_FORMAT ": %s", stream->frames, stream->reason);
+    result->runs += stream->bad++ == 0;
+    result->longest = MAX (result->longest, stream->bad);
+    COUNT (&stream->concealed);
+    memset (item->pcm, 0, frame_size);
+    start_afresh (stream);
+  } else {
+    stream->bad = 0;
+  }
+  if (item->pcm != pcm)
+    memcpy (pcm, item->pcm, frame_size);
+  COUNT (&stream->frames);
+  result->written++;
+}
+
+static gboolean
+check_rows (const MimiStream *stream, GError **error)
+{
+  if (stream->has_rows)
+    return TRUE;
+  g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+      "the format of the input was never set");
+  return FALSE;
 }
 
 gboolean
 mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
     gpointer pcm, MimiResult *result, GError **error)
 {
-  gsize row_size, frame_size = MIMI_FRAME_SAMPLES * (stream->pcm == MIMI_PCM_S16
-                                                            ? sizeof (gint16)
-                                                            : sizeof (gfloat));
-  gboolean aligned = (guintptr)pcm % sizeof (gfloat) == 0;
-  guint8 *out = pcm;
+  gsize row_size, frame_size = get_frame_size (stream);
   guint i;
 
   memset (result, 0, sizeof *result);
-  if (!stream->has_rows) {
-    g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
-        "the format of the input was never set");
+  if (!check_rows (stream, error))
     return FALSE;
-  }
   row_size = mimi_rows_get_size (&stream->rows);
 
   for (i = 0; i < n; i++) {
-    const guint8 *row = (const guint8 *)rows + i * row_size;
-    gchar reason[sizeof result->reason];
-    gboolean finite = TRUE;
-    gpointer frame = aligned ? (gpointer)out : stream->samples;
+    guint8 *out = (guint8 *)pcm + result->written * frame_size;
+    MimiStepItem item;
+    guint64 ns = 0;
     MimiRowState state =
-        mimi_rows_read (&stream->rows, &stream->decoder->network, row,
-            stream->values, stream->codes, reason, sizeof reason);
+        begin (stream, (const guint8 *)rows + i * row_size, out, &item);
 
-    if (state == MIMI_ROW_EMPTY) {
-      COUNT (&stream->skipped);
-      result->skipped++;
-      continue;
-    }
-    if (state == MIMI_ROW_GOOD && !step (stream, frame, &finite, error))
+    if (state == MIMI_ROW_GOOD && !step (stream->decoder, &item, 1, &ns, error))
       return FALSE;
-    if (!finite)
-      g_snprintf (reason, sizeof reason,
-          "the network overflows, its values are too large");
-    if (state == MIMI_ROW_BAD || !finite) {
-      if (result->concealed++ == 0)
-        g_snprintf (result->reason, sizeof result->reason,
-            "frame %" G_GUINT64_FORMAT ": %s", stream->frames, reason);
-      result->runs += stream->bad++ == 0;
-      result->longest = MAX (result->longest, stream->bad);
-      COUNT (&stream->concealed);
-      memset (frame, 0, frame_size);
-      start_afresh (stream);
-    } else {
-      stream->bad = 0;
-    }
-    if (!aligned)
-      memcpy (out, frame, frame_size);
-    COUNT (&stream->frames);
-    result->written++;
-    out += frame_size;
+    finish (stream, state, &item, ns, out, result);
   }
   return TRUE;
+}
+
+gboolean
+mimi_streams_decode (MimiStream *const *streams, guint n,
+    gconstpointer const *rows, gpointer const *pcm, MimiResult *results,
+    GError **error)
+{
+  MimiStepItem *items;
+  MimiRowState *states;
+  guint64 ns = 0;
+  guint i, good = 0;
+  gboolean ok = TRUE;
+
+  if (n == 0)
+    return TRUE;
+  memset (results, 0, n * sizeof *results);
+  for (i = 0; i < n; i++) {
+    if (streams[i]->decoder != streams[0]->decoder) {
+      g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+          "streams %u and 0 have different decoders: only those of one can be "
+          "decoded together",
+          i);
+      return FALSE;
+    }
+    if (!check_rows (streams[i], error))
+      return FALSE;
+  }
+
+  /* Good rows' items lie side by side in front; a stream whose row is not one
+   * has its item, with the address of its PCM, at the back. */
+  items = g_new (MimiStepItem, 2 * n);
+  states = g_new (MimiRowState, n);
+  for (i = 0; i < n; i++) {
+    states[i] = begin (streams[i], rows[i], pcm[i], &items[n + i]);
+    if (states[i] == MIMI_ROW_GOOD)
+      items[good++] = items[n + i];
+  }
+  if (good > 0)
+    ok = step (streams[0]->decoder, items, good, &ns, error);
+  for (i = 0, good = 0; i < n && ok; i++)
+    finish (streams[i], states[i],
+        states[i] == MIMI_ROW_GOOD ? &items[good++] : &items[n + i], ns, pcm[i],
+        &results[i]);
+  g_free (states);
+  g_free (items);
+  return ok;
 }
 
 void

@@ -11,6 +11,7 @@ typedef struct {
   gulong delay;             /* of opening, microseconds */
   gboolean fails;           /* opening does */
 
+  guint steps; /* calls, whatever number of items they had */
   MimiStepItem last;
   guint16 codes[MIMI_MAX_CODEBOOKS];
 } Notes;

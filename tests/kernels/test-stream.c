@@ -300,6 +300,146 @@ test_device (void)
   g_free (path);
 }
 
+/* Several streams at once give what each gives alone: bad rows among them,
+ * both formats, any alignment, one of them reset; in one step. */
+static void
+test_together (void)
+{
+  static const gfloat values[] = { 1, NAN, 3, 1e35f, 5, 6, 7, NAN, 9, 10 };
+  enum { N = 5, FRAMES = 6 };
+  gfloat *rows = make_rows (values, 10);
+  guint8 *one = g_malloc (N * 8192), *all = g_malloc (N * 8192);
+  MimiStream *alone[N], *together[N];
+  gconstpointer row[N];
+  gpointer pcm[N];
+  MimiResult want, results[N];
+  GError *error = NULL;
+  guint i, frame;
+
+  for (i = 0; i < N; i++) {
+    alone[i] = stream_new ("tiny-pocket", latents);
+    together[i] = stream_new ("tiny-pocket", latents);
+    mimi_stream_set_pcm (alone[i], i % 2 ? MIMI_PCM_F32 : MIMI_PCM_S16);
+    mimi_stream_set_pcm (together[i], i % 2 ? MIMI_PCM_F32 : MIMI_PCM_S16);
+    pcm[i] = all + i * 8192 + i / 2; /* one of them aligned by nothing */
+  }
+  for (frame = 0; frame < FRAMES; frame++) {
+    memset (one, 0x55, N * 8192);
+    memset (all, 0x55, N * 8192);
+    if (frame == 3) {
+      mimi_stream_reset (alone[2]);
+      mimi_stream_reset (together[2]);
+    }
+    for (i = 0; i < N; i++)
+      row[i] = rows + 32 * (i + frame);
+    notes.steps = 0;
+    g_assert_true (mimi_streams_decode (
+        together, N, row, (gpointer const *)pcm, results, &error));
+    g_assert_no_error (error);
+    g_assert_cmpuint (notes.steps, ==, 1);
+    for (i = 0; i < N; i++) {
+      decode (alone[i], row[i], 1, one + i * 8192 + i / 2, &want);
+      g_assert_cmpmem (&results[i], sizeof want, &want, sizeof want);
+    }
+    g_assert_cmpmem (all, N * 8192, one, N * 8192);
+  }
+  g_assert_true (mimi_streams_decode (together, 0, NULL, NULL, NULL, &error));
+  for (i = 0; i < N; i++) {
+    mimi_stream_free (alone[i]);
+    mimi_stream_free (together[i]);
+  }
+  g_free (all);
+  g_free (one);
+  g_free (rows);
+}
+
+/* None has a good row: nothing for the backend to do. One has no token: no PCM,
+ * while the others go on. */
+static void
+test_together_codes (void)
+{
+  static const MimiRows codes = { MIMI_ROW_S32, 3, FALSE };
+  static const gint32 rows[] = { -1, -1, -1, 5, 6, 7, 64, 1, 1 };
+  MimiStream *streams[3];
+  gconstpointer row[3];
+  gint16 pcm[3][MIMI_FRAME_SAMPLES] = { { 0 } };
+  gpointer out[3];
+  MimiResult results[3];
+  GError *error = NULL;
+  guint i;
+
+  for (i = 0; i < 3; i++) {
+    streams[i] = stream_new ("tinyfull-moshi", codes);
+    row[i] = rows + 3 * i;
+    out[i] = pcm[i];
+  }
+  g_assert_true (mimi_streams_decode (
+      streams, 3, row, (gpointer const *)out, results, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (results[0].skipped, ==, 1);
+  g_assert_cmpuint (results[0].written, ==, 0);
+  g_assert_cmpuint (results[1].written, ==, 1);
+  g_assert_cmpuint (results[1].concealed, ==, 0);
+  g_assert_cmpuint (results[2].concealed, ==, 1);
+  g_assert_nonnull (strstr (results[2].reason, "code 64 of codebook 0"));
+  assert_frame (pcm[1], 0, 18);
+
+  notes.steps = 0;
+  row[1] = row[2];
+  g_assert_true (mimi_streams_decode (
+      streams, 3, row, (gpointer const *)out, results, &error));
+  g_assert_cmpuint (notes.steps, ==, 0);
+  g_assert_cmpuint (results[1].concealed, ==, 1);
+  for (i = 0; i < 3; i++)
+    mimi_stream_free (streams[i]);
+}
+
+/* Streams of two decoders, or without a format, do not go together. */
+static void
+test_together_refused (void)
+{
+  static const gfloat values[] = { 1, 666 };
+  MimiStream *streams[2] = { stream_new ("tiny-pocket", latents),
+    stream_new ("tiny-phonon", latents) };
+  gfloat *rows = make_rows (values, 2);
+  gint16 pcm[2][MIMI_FRAME_SAMPLES];
+  gconstpointer row[2] = { rows, rows };
+  gpointer const out[2] = { pcm[0], pcm[1] };
+  MimiResult results[2];
+  MimiStreamStats stats;
+  gchar *path;
+  MimiDecoder *decoder;
+  GError *error = NULL;
+
+  g_assert_false (mimi_streams_decode (streams, 2, row, out, results, &error));
+  error_assert (error, MIMI_ERROR_INPUT, "streams 1 and 0", NULL);
+  error = NULL;
+  mimi_stream_get_stats (streams[0], &stats);
+  g_assert_cmpuint (stats.frames, ==, 0);
+  mimi_stream_free (streams[1]);
+
+  path = checkpoint_path ("tiny-pocket");
+  decoder = notes_get_decoder (path, NULL);
+  streams[1] = mimi_stream_new (decoder, 1, &error);
+  g_assert_false (mimi_streams_decode (streams, 2, row, out, results, &error));
+  error_assert (error, MIMI_ERROR_INPUT, "never set", NULL);
+  error = NULL;
+
+  /* the device fails: nobody gets this decoder any more */
+  mimi_stream_set_rows (streams[1], &latents, &error);
+  row[1] = rows + 32;
+  g_assert_false (mimi_streams_decode (streams, 2, row, out, results, &error));
+  error_assert (error, MIMI_ERROR_DEVICE, "it burns", NULL);
+  mimi_decoder_unref (decoder);
+  decoder = notes_get_decoder (path, NULL);
+  mimi_stream_free (streams[0]);
+  mimi_stream_free (streams[1]);
+  g_assert_cmpint (notes.open, ==, 1);
+  mimi_decoder_unref (decoder);
+  g_free (path);
+  g_free (rows);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -314,6 +454,9 @@ main (int argc, char **argv)
   g_test_add_func ("/stream/codes", test_codes);
   g_test_add_func ("/stream/refused", test_refused);
   g_test_add_func ("/stream/device", test_device);
+  g_test_add_func ("/stream/together", test_together);
+  g_test_add_func ("/stream/together/codes", test_together_codes);
+  g_test_add_func ("/stream/together/refused", test_together_refused);
   status = g_test_run ();
   g_assert_cmpint (notes.open, ==, 0);
   g_assert_cmpint (notes.slots, ==, 0);
