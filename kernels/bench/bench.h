@@ -6,18 +6,26 @@
 #include "../mimi.h"
 
 typedef struct {
-  gchar *config, *backend, *input, *output, *trace, *state;
-  gint threads, frames, codebooks, chunk, cpu, dims;
+  gchar *config, *backend, *precision, *input, *output, *trace, *state, *batch;
+  gint cuda_device, threads, frames, codebooks, chunk, cpu, dims;
+  gdouble seconds;
   gboolean denormalized, s16;
+
+  MimiDecoderOptions decoder; /* what the names above say */
 } BenchOptions;
 
 /* work.c: multiply-adds of one frame, times two, by the shapes alone; attention
  * counts the positions of the window, not what a kernel touches beside them. */
 guint64 bench_count_flops (const MimiNetwork *net, guint codebooks);
+/* The least of `values` that a share q of them does not exceed; sorts them. */
+gdouble bench_quantile (gdouble *values, guint n, gdouble q);
 
 /* rows.c: what the input's rows are. */
 gboolean bench_find_rows (const BenchOptions *options, const MimiNetwork *net,
     const gchar *input, MimiRows *rows, GError **error);
+/* n rows that look like speech latents (float32), or codes; reproducible. */
+gpointer bench_make_rows (
+    const MimiRows *rows, const MimiNetwork *net, guint n);
 
 /* decode.c: a file of rows to a file of PCM. */
 gboolean bench_decode (
@@ -26,3 +34,10 @@ gboolean bench_decode (
 /* measure.c: the machine and the decoder in one run. */
 gboolean bench_measure (
     const BenchOptions *options, MimiDecoder *decoder, GError **error);
+
+/* batch.c: many streams stepping together. `model` to open a second decoder,
+ * which measures the device's time. */
+gboolean bench_batches (const BenchOptions *options, MimiModel *model,
+    MimiDecoder *decoder, GError **error);
+/* Whether a list of sizes, or of places for the state, can be read. */
+gboolean bench_check_batches (const BenchOptions *options, GError **error);

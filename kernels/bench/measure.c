@@ -7,7 +7,6 @@
  * compared. With one CPU thread they are compared by the time that the thread
  * ran, which leaves out when it had to make room for other programs.
  */
-#include <stdlib.h>
 #include <time.h>
 
 #include "../cpu/cpu.h"
@@ -67,39 +66,6 @@ times_add (Times *times, Moment start, gdouble amount)
 
   times->wall[times->n] = (end.wall - start.wall) / amount;
   times->ran[times->n++] = (end.ran - start.ran) / amount;
-}
-
-static gint
-compare (gconstpointer a, gconstpointer b)
-{
-  gdouble x = *(const gdouble *)a, y = *(const gdouble *)b;
-
-  return (x > y) - (x < y);
-}
-
-static gdouble
-quantile (gdouble *values, guint n, gdouble q)
-{
-  qsort (values, n, sizeof *values, compare);
-  return values[MIN ((guint)(q * n), n - 1)];
-}
-
-/* Rows that look like speech latents, or codes; reproducible. */
-static gpointer
-make_rows (const MimiRows *rows, const MimiNetwork *net, guint n)
-{
-  gsize length = (gsize)n * rows->length;
-  gfloat *latents = g_new (gfloat, length);
-  guint16 *codes = (guint16 *)latents;
-  GRand *random = g_rand_new_with_seed (1);
-
-  for (gsize i = 0; i < length; i++)
-    if (rows->format == MIMI_ROW_F32)
-      latents[i] = (gfloat)g_rand_double_range (random, -1.7, 1.7);
-    else
-      codes[i] = (guint16)g_rand_int_range (random, 0, net->codebook_size);
-  g_rand_free (random);
-  return latents;
 }
 
 typedef struct {
@@ -175,9 +141,9 @@ report (const BenchOptions *options, MimiDecoder *decoder, guint codebooks,
   mimi_decoder_get_info (decoder, &info);
   alone = options->threads <= 1 && g_str_equal (info.backend, "cpu");
   compared = alone ? m->frames.ran : frames;
-  flop = quantile (alone ? m->flop.ran : m->flop.wall, m->flop.n, 0.5);
-  byte = quantile (alone ? m->bytes.ran : m->bytes.wall, m->bytes.n, 0.5);
-  frame = quantile (compared, n, 0.5);
+  flop = bench_quantile (alone ? m->flop.ran : m->flop.wall, m->flop.n, 0.5);
+  byte = bench_quantile (alone ? m->bytes.ran : m->bytes.wall, m->bytes.n, 0.5);
+  frame = bench_quantile (compared, n, 0.5);
   read_bytes = info.weights_bytes - books;
   arithmetic = flops * flop;
   memory = read_bytes * byte;
@@ -191,14 +157,16 @@ report (const BenchOptions *options, MimiDecoder *decoder, guint codebooks,
       info.state_bytes * 1e-6);
   g_print ("frame        median %.3f ms, p99 %.3f, min %.3f, max %.3f (%u "
            "frames, threads: %d)\n",
-      quantile (frames, n, 0.5) * 1e3, quantile (frames, n, 0.99) * 1e3,
-      quantile (frames, n, 0) * 1e3, quantile (frames, n, 1) * 1e3, n,
-      MAX (options->threads, 1));
+      bench_quantile (frames, n, 0.5) * 1e3,
+      bench_quantile (frames, n, 0.99) * 1e3,
+      bench_quantile (frames, n, 0) * 1e3, bench_quantile (frames, n, 1) * 1e3,
+      n, MAX (options->threads, 1));
   if (alone)
     g_print ("running      median %.3f ms, p99 %.3f, min %.3f, max %.3f: "
              "without the time that others ran\n",
-        frame * 1e3, quantile (compared, n, 0.99) * 1e3,
-        quantile (compared, n, 0) * 1e3, quantile (compared, n, 1) * 1e3);
+        frame * 1e3, bench_quantile (compared, n, 0.99) * 1e3,
+        bench_quantile (compared, n, 0) * 1e3,
+        bench_quantile (compared, n, 1) * 1e3);
   g_print ("real time    %.0f times faster\n", 0.080 / frame);
   g_print ("arithmetic   %.3f ms alone; the frame is %.2f times that\n",
       arithmetic * 1e3, frame / arithmetic);
@@ -226,7 +194,7 @@ bench_measure (
       !mimi_cpu_arena_open (&memory, TRUE, "measuring memory", error))
     return FALSE;
   measured = (Measured){ times_new (n), times_new (all), times_new (all) };
-  data = make_rows (&rows, net, all);
+  data = bench_make_rows (&rows, net, all);
   stream = mimi_stream_new (decoder, options->threads, error);
   if (stream && mimi_stream_set_rows (stream, &rows, error)) {
     mimi_stream_set_pcm (stream, MIMI_PCM_F32);

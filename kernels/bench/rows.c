@@ -44,3 +44,20 @@ bench_find_rows (const BenchOptions *options, const MimiNetwork *net,
   }
   return TRUE;
 }
+
+gpointer
+bench_make_rows (const MimiRows *rows, const MimiNetwork *net, guint n)
+{
+  gsize length = (gsize)n * rows->length;
+  gfloat *latents = g_new (gfloat, length);
+  guint16 *codes = (guint16 *)latents;
+  GRand *random = g_rand_new_with_seed (1);
+
+  for (gsize i = 0; i < length; i++)
+    if (rows->format == MIMI_ROW_F32)
+      latents[i] = (gfloat)g_rand_double_range (random, -1.7, 1.7);
+    else
+      codes[i] = (guint16)g_rand_int_range (random, 0, net->codebook_size);
+  g_rand_free (random);
+  return latents;
+}

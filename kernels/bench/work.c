@@ -1,6 +1,8 @@
 /* How much arithmetic a frame is.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
+#include <stdlib.h>
+
 #include "bench.h"
 
 /* Weights that a layer multiplies with, and how often a frame does. */
@@ -49,4 +51,19 @@ bench_count_flops (const MimiNetwork *net, guint codebooks)
   for (guint i = 0; i < n; i++)
     sum += work[i].weights * work[i].times;
   return 2 * sum;
+}
+
+static gint
+compare (gconstpointer a, gconstpointer b)
+{
+  gdouble x = *(const gdouble *)a, y = *(const gdouble *)b;
+
+  return (x > y) - (x < y);
+}
+
+gdouble
+bench_quantile (gdouble *values, guint n, gdouble q)
+{
+  qsort (values, n, sizeof *values, compare);
+  return values[MIN ((guint)(q * n), n - 1)];
 }

@@ -1,0 +1,315 @@
+/* mimi-bench --batch: many streams of one decoder, stepping together.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * Every step gives each stream its next frame, through the calls that any
+ * program has. The wall's time is taken without timing the device; the device's
+ * time comes from a second decoder, whose graphs begin and end with an event.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "bench.h"
+
+#define MAX_STREAMS 1024
+#define WARM_STEPS 8
+#define ROWS 64 /* each stream begins with another of these */
+#define FRAME_SECONDS ((gdouble)MIMI_FRAME_SAMPLES / MIMI_SAMPLE_RATE)
+
+typedef struct {
+  guint n;
+  MimiStream **streams;
+  gconstpointer *rows;
+  gpointer *pcm, *blobs; /* blobs: NULL, or a state for each */
+  MimiResult *results;
+  gsize blob_size;
+} Crowd;
+
+/* Of one crowd: seconds of each step. */
+typedef struct {
+  gdouble *wall, *device;
+  guint steps;
+  gdouble total; /* wall, all steps */
+  MimiDecoderInfo before, after;
+} Steps;
+
+static gdouble
+now (void)
+{
+  struct timespec t;
+
+  clock_gettime (CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static void
+crowd_clear (Crowd *crowd)
+{
+  for (guint i = 0; i < crowd->n; i++) {
+    if (crowd->streams[i])
+      mimi_stream_free (crowd->streams[i]);
+    g_free (crowd->pcm[i]);
+    if (crowd->blobs)
+      g_free (crowd->blobs[i]);
+  }
+  g_free (crowd->streams);
+  g_free (crowd->rows);
+  g_free (crowd->pcm);
+  g_free (crowd->blobs);
+  g_free (crowd->results);
+}
+
+static gboolean
+crowd_init (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
+    const MimiRows *rows, guint n, gboolean host, GError **error)
+{
+  *crowd = (Crowd){ n, g_new0 (MimiStream *, n), g_new0 (gconstpointer, n),
+    g_new0 (gpointer, n), host ? g_new0 (gpointer, n) : NULL,
+    g_new0 (MimiResult, n), 0 };
+
+  for (guint i = 0; i < n; i++) {
+    MimiStream *stream = mimi_stream_new (decoder, options->threads, error);
+
+    crowd->streams[i] = stream;
+    crowd->pcm[i] = g_new (gfloat, MIMI_FRAME_SAMPLES);
+    if (!stream || !mimi_stream_set_rows (stream, rows, error))
+      return FALSE;
+    mimi_stream_set_pcm (stream, options->s16 ? MIMI_PCM_S16 : MIMI_PCM_F32);
+    crowd->blob_size = mimi_stream_get_state_size (stream);
+    if (host) {
+      crowd->blobs[i] = g_malloc (crowd->blob_size);
+      if (!mimi_stream_save (stream, crowd->blobs[i], error))
+        return FALSE;
+    }
+  }
+  return TRUE;
+}
+
+/* One frame of each stream; with blobs, its state comes and goes. */
+static gboolean
+crowd_step (Crowd *crowd, GError **error)
+{
+  guint i;
+
+  for (i = 0; crowd->blobs && i < crowd->n; i++)
+    if (!mimi_stream_restore (
+            crowd->streams[i], crowd->blobs[i], crowd->blob_size, error))
+      return FALSE;
+  if (!mimi_streams_decode (crowd->streams, crowd->n, crowd->rows,
+          (gpointer const *)crowd->pcm, crowd->results, error))
+    return FALSE;
+  for (i = 0; crowd->blobs && i < crowd->n; i++)
+    if (!mimi_stream_save (crowd->streams[i], crowd->blobs[i], error))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+run (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
+    const gchar *data, gsize row_size, Steps *steps, GError **error)
+{
+  guint most = MAX (options->frames, 1);
+  gdouble begin = now ();
+  MimiDecoderInfo last = { 0 };
+
+  *steps = (Steps){ g_new (gdouble, most), g_new (gdouble, most), 0 };
+  for (guint i = 0; i < WARM_STEPS + most; i++) {
+    gdouble start;
+
+    for (guint s = 0; s < crowd->n; s++)
+      crowd->rows[s] = data + (i + s) % ROWS * row_size;
+    if (i == WARM_STEPS) {
+      mimi_decoder_get_info (decoder, &steps->before);
+      last = steps->before;
+      begin = now ();
+    }
+    start = now ();
+    if (!crowd_step (crowd, error))
+      return FALSE;
+    if (i < WARM_STEPS)
+      continue;
+    steps->wall[steps->steps] = now () - start;
+    mimi_decoder_get_info (decoder, &steps->after);
+    steps->device[steps->steps++] =
+        (steps->after.device_ns - last.device_ns) * 1e-9;
+    last = steps->after;
+    if (options->seconds > 0 && now () - begin > options->seconds)
+      break;
+  }
+  steps->total = now () - begin;
+  return TRUE;
+}
+
+static void
+steps_clear (Steps *steps)
+{
+  g_free (steps->wall);
+  g_free (steps->device);
+}
+
+static gboolean
+measure (const BenchOptions *options, MimiDecoder *decoder, guint n,
+    gboolean host, Steps *steps, GError **error)
+{
+  const MimiNetwork *net = mimi_decoder_get_network (decoder);
+  Crowd crowd;
+  MimiRows rows;
+  gchar *data;
+  gboolean good;
+
+  memset (steps, 0, sizeof *steps);
+  if (!bench_find_rows (options, net, NULL, &rows, error))
+    return FALSE;
+  data = bench_make_rows (&rows, net, ROWS);
+  good = crowd_init (&crowd, options, decoder, &rows, n, host, error) &&
+         run (&crowd, options, decoder, data, mimi_rows_get_size (&rows), steps,
+             error);
+  crowd_clear (&crowd);
+  g_free (data);
+  return good;
+}
+
+/* A row of the table; it is Markdown, to be kept as it is. */
+static void
+report (guint n, gboolean host, Steps *wall, Steps *device)
+{
+  gdouble frames = (gdouble)n * wall->steps, rate = frames / wall->total;
+  gchar *device_times =
+      device ? g_strdup_printf ("%.4f | %.4f",
+                   bench_quantile (device->device, device->steps, 0.5) * 1e3,
+                   bench_quantile (device->device, device->steps, 0.99) * 1e3)
+             : g_strdup ("- | -");
+
+#define EACH(what) ((gdouble)(wall->after.what - wall->before.what))
+  g_print ("| %u | %s | %s | %.4f | %.4f | %.0f | %.0f | %.2f | %.2f | %.0f | "
+           "%.0f | %u |\n",
+      n, host ? "host" : "device", device_times,
+      bench_quantile (wall->wall, wall->steps, 0.5) * 1e3,
+      bench_quantile (wall->wall, wall->steps, 0.99) * 1e3, rate,
+      rate * FRAME_SECONDS, EACH (launches) / wall->steps,
+      EACH (waits) / wall->steps, EACH (bytes_up) / frames,
+      EACH (bytes_down) / frames, wall->steps);
+#undef EACH
+  g_free (device_times);
+}
+
+static gboolean
+measure_both (const BenchOptions *options, MimiDecoder *decoder,
+    MimiDecoder *timed, guint n, gboolean host, GError **error)
+{
+  Steps wall = { 0 }, device = { 0 };
+  gboolean good = measure (options, decoder, n, host, &wall, error) &&
+                  (!timed || measure (options, timed, n, host, &device, error));
+
+  if (good)
+    report (n, host, &wall, timed ? &device : NULL);
+  steps_clear (&wall);
+  steps_clear (&device);
+  return good;
+}
+
+/* NULL: this one does not measure it. */
+static MimiDecoder *
+get_timed (const BenchOptions *options, MimiModel *model)
+{
+  MimiDecoderOptions timed = options->decoder;
+  GError *error = NULL;
+  MimiDecoder *decoder;
+
+  timed.backend = MIMI_BACKEND_CUDA;
+  timed.timed = TRUE;
+  decoder = mimi_decoder_get (model, &timed, &error);
+  if (!decoder) {
+    g_printerr ("no device times: %s\n", error->message);
+    g_error_free (error);
+  }
+  return decoder;
+}
+
+/* ------------------------------------------------------------- options --- */
+
+static gboolean
+parse_size (const gchar *text, guint *n, GError **error)
+{
+  guint64 value;
+
+  if (!g_ascii_string_to_unsigned (text, 10, 1, MAX_STREAMS, &value, NULL)) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+        "--batch: \"%s\" is not a number of streams from 1 to %d; give one or "
+        "more, with commas between them",
+        text, MAX_STREAMS);
+    return FALSE;
+  }
+  *n = (guint)value;
+  return TRUE;
+}
+
+static gboolean
+parse_state (const gchar *text, gboolean *host, GError **error)
+{
+  *host = g_str_equal (text, "host");
+  if (*host || g_str_equal (text, "device"))
+    return TRUE;
+  g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+      "--state: expected device, host or device,host, not \"%s\"", text);
+  return FALSE;
+}
+
+static gchar **
+split (const gchar *list, const gchar *otherwise)
+{
+  return g_strsplit (list ? list : otherwise, ",", -1);
+}
+
+gboolean
+bench_check_batches (const BenchOptions *options, GError **error)
+{
+  gchar **sizes = split (options->batch, "1");
+  gchar **states = split (options->state, "device");
+  gboolean good = TRUE, host;
+  guint n, i;
+
+  for (i = 0; good && (sizes[i] || i == 0); i++)
+    good = parse_size (sizes[i] ? sizes[i] : "", &n, error);
+  for (i = 0; good && (states[i] || i == 0); i++)
+    good = parse_state (states[i] ? states[i] : "", &host, error);
+  if (good && !options->batch && i > 1) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+        "--state %s: both in one run need --batch", options->state);
+    good = FALSE;
+  }
+  g_strfreev (sizes);
+  g_strfreev (states);
+  return good;
+}
+
+gboolean
+bench_batches (const BenchOptions *options, MimiModel *model,
+    MimiDecoder *decoder, GError **error)
+{
+  gchar **sizes = split (options->batch, "1");
+  gchar **states = split (options->state, "device");
+  MimiDecoder *timed = NULL;
+  MimiDecoderInfo info;
+  gboolean good = TRUE, host;
+  guint n;
+
+  mimi_decoder_get_info (decoder, &info);
+  if (g_str_equal (info.backend, "cuda"))
+    timed = get_timed (options, model);
+  g_print ("decodes on   %s, %s; weights %.1f MB, state of a stream %.3f MB\n\n"
+           "| streams | state | device ms | p99 | wall ms | p99 | frames/s | "
+           "in real time | launches | waits | bytes up | bytes down | steps |\n"
+           "|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+      info.backend, info.device, info.weights_bytes * 1e-6,
+      info.state_bytes * 1e-6);
+  for (guint i = 0; good && sizes[i]; i++)
+    for (guint j = 0; good && states[j]; j++)
+      good = parse_size (sizes[i], &n, error) &&
+             parse_state (states[j], &host, error) &&
+             measure_both (options, decoder, timed, n, host, error);
+  if (timed)
+    mimi_decoder_unref (timed);
+  g_strfreev (sizes);
+  g_strfreev (states);
+  return good;
+}
