@@ -25,6 +25,7 @@ typedef struct {
 
 struct _GstMimiDec {
   GstAudioDecoder parent;
+  GstPadChainFunction base_chain; /* of the parent's sink pad */
 
   /* Under the object lock: any thread may read or write properties. */
   GstMimiSettings settings;
@@ -41,9 +42,10 @@ struct _GstMimiDec {
   gsize row_size;   /* bytes; 0 before caps */
   GstCaps *refused; /* an error was posted about these */
   gsize sample_size;
-  gboolean fresh; /* no frame yet since the state is zero */
-  gsize leftover; /* bytes of an unfinished frame, waiting for the rest */
-  gsize obsolete; /* of these, in front, from before the caps changed */
+  gboolean fresh;   /* no frame yet since the state is zero */
+  gsize leftover;   /* bytes of an unfinished frame, waiting for the rest */
+  gsize obsolete;   /* of these, in front, from before the caps changed */
+  gboolean untimed; /* the segment counts bytes */
   GstClockTime pending_pts; /* of input that gave no output yet */
 };
 

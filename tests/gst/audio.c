@@ -203,99 +203,6 @@ GST_START_TEST (half_floats_and_tensors_are_the_same_latents)
 }
 GST_END_TEST;
 
-GST_START_TEST (codes_of_any_width_are_the_same_codes)
-{
-  static const gchar *const caps[] = { CODES ",format=S32LE",
-    CODES ",format=S64LE",
-    "other/tensors,format=static,num_tensors=1,types=int32,"
-    "dimensions=(string)8:1:1:1",
-    "other/tensors,format=static,num_tensors=1,types=int64,"
-    "dimensions=(string)1:8:1:1",
-    "other/tensors,format=static,num_tensors=1,types=uint16,"
-    "dimensions=(string)8:1" };
-  GBytes *codes = read_file ("MIMI_GOLDENS", "tinyfull-8.u16");
-  const guint16 *u16 = g_bytes_get_data (codes, NULL);
-  gsize n = 20 * 8;
-  gint32 *s32 = g_new (gint32, n);
-  gint64 *s64 = g_new (gint64, n);
-  GByteArray *expected =
-      decode_alone ("tinyfull-moshi", CODES, F32, u16, n * 2, 0);
-
-  for (gsize i = 0; i < n; i++)
-    s32[i] = s64[i] = u16[i];
-  for (guint i = 0; i < G_N_ELEMENTS (caps); i++) {
-    gconstpointer data = i == 4  ? (gconstpointer)u16
-                         : i % 2 ? (gconstpointer)s64
-                                 : (gconstpointer)s32;
-    GByteArray *pcm = decode_alone ("tinyfull-moshi", caps[i], F32, data,
-        n * (i == 4     ? 2
-                : i % 2 ? 8
-                        : 4),
-        37);
-
-    expect_same_bytes (expected, pcm);
-    g_byte_array_unref (pcm);
-  }
-  g_byte_array_unref (expected);
-  g_free (s32);
-  g_free (s64);
-  g_bytes_unref (codes);
-}
-GST_END_TEST;
-
-GST_START_TEST (rows_without_a_token_leave_no_trace)
-{
-  GBytes *codes = read_file ("MIMI_GOLDENS", "tinyfull-8.u16");
-  const guint16 *u16 = g_bytes_get_data (codes, NULL);
-  gint32 *delayed = g_new (gint32, 20 * 8);
-  GstHarness *h = decoder_new ("tinyfull-moshi", CODES ",format=S32LE", F32);
-  GByteArray *expected =
-      decode_alone ("tinyfull-moshi", CODES, F32, u16, 18 * 8 * 2, 0);
-  GByteArray *pcm;
-
-  /* As in a model's acoustic delay: two rows are not complete yet. */
-  for (guint i = 0; i < 20 * 8; i++)
-    delayed[i] = i < 2 * 8 ? -1 : u16[i - 2 * 8];
-  delayed[0] = u16[0];
-  pcm = decode (h, delayed, 20 * 8 * 4, 100);
-  expect_same_bytes (expected, pcm);
-  fail_unless_equals_int (get_stat (h->element, "skipped"), 2);
-  fail_unless_equals_int (get_stat (h->element, "frames"), 18);
-  fail_unless_equals_int (get_stat (h->element, "concealed"), 0);
-  g_byte_array_unref (pcm);
-  g_byte_array_unref (expected);
-  g_free (delayed);
-  mimi_harness_free (h);
-  g_bytes_unref (codes);
-}
-GST_END_TEST;
-
-GST_START_TEST (another_number_of_codebooks_starts_from_zero)
-{
-  GBytes *one = read_file ("MIMI_GOLDENS", "tinyfull-1.u16");
-  GBytes *eight = read_file ("MIMI_GOLDENS", "tinyfull-8.u16");
-  gconstpointer data1 = g_bytes_get_data (one, NULL);
-  gconstpointer data8 = g_bytes_get_data (eight, NULL);
-  GByteArray *alone =
-      decode_alone ("tinyfull-moshi", BOOK1, F32, data1, 10 * 2, 0);
-  GstHarness *h = decoder_new ("tinyfull-moshi", CODES, F32);
-  GByteArray *pcm = decode (h, data8, 10 * 16 + 8, 0);
-
-  fail_unless_equals_int (pcm->len, 10 * 7680);
-  g_byte_array_unref (pcm);
-  gst_harness_set_src_caps_str (h, BOOK1);
-  expect_warning (
-      h->element, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE, "8 bytes");
-  pcm = decode (h, data1, 10 * 2, 0);
-  expect_same_bytes (alone, pcm);
-  g_byte_array_unref (pcm);
-  g_byte_array_unref (alone);
-  mimi_harness_free (h);
-  g_bytes_unref (one);
-  g_bytes_unref (eight);
-}
-GST_END_TEST;
-
 GST_START_TEST (vectors_of_the_networks_width_are_taken)
 {
   static const struct {
@@ -544,9 +451,6 @@ audio_suite (void)
   tcase_add_loop_test (
       tcase, any_split_of_the_bytes_gives_the_same, 0, G_N_ELEMENTS (chunks));
   tcase_add_test (tcase, half_floats_and_tensors_are_the_same_latents);
-  tcase_add_test (tcase, codes_of_any_width_are_the_same_codes);
-  tcase_add_test (tcase, rows_without_a_token_leave_no_trace);
-  tcase_add_test (tcase, another_number_of_codebooks_starts_from_zero);
   tcase_add_test (tcase, vectors_of_the_networks_width_are_taken);
   tcase_add_test (tcase, caps_then_property_say_what_is_normalised);
   tcase_add_test (tcase, without_statistics_normalised_latents_are_an_error);

@@ -374,6 +374,35 @@ GST_START_TEST (bytes_segments_work)
 }
 GST_END_TEST;
 
+/* As concat and two filesrc: the second segment starts at the byte after the
+ * first file, and each file's first buffer is stamped with 0. */
+GST_START_TEST (files_follow_each_other_without_loss)
+{
+  const GstSegment *segment;
+  GstEvent *event;
+
+  drop_events (h);
+  push_segment (h, GST_FORMAT_BYTES, 1, 0, 0);
+  push_discont (h, 2, 0);
+  push_bytes (h, 64);
+  pull_frames (h, 2, 1, 0);
+  push_segment (h, GST_FORMAT_BYTES, 1, 0, 2 * 128 + 64);
+  push_discont (h, 3, 0);
+  expect_warning (
+      h->element, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE, "64 bytes");
+  push_rows (h, 1, NONE);
+  pull_frames (h, 3, 1, 2 * FRAME);
+  pull_frames (h, 1, 4, 5 * FRAME);
+  for (guint i = 0; i < 2; i++) {
+    event = pull_event_of (h, GST_EVENT_SEGMENT);
+    gst_event_parse_segment (event, &segment);
+    fail_unless_equals_int (segment->format, GST_FORMAT_TIME);
+    fail_unless_equals_uint64 (segment->start, 0);
+    gst_event_unref (event);
+  }
+}
+GST_END_TEST;
+
 GST_START_TEST (backwards_each_group_is_decoded_forwards)
 {
   push_segment (h, GST_FORMAT_TIME, -1, 0, 0);
@@ -503,6 +532,7 @@ events_suite (void)
   tcase_add_test (tcase, an_unfinished_frame_at_a_discont_is_reported);
   tcase_add_test (tcase, input_without_output_is_an_error_at_eos);
   tcase_add_test (tcase, bytes_segments_work);
+  tcase_add_test (tcase, files_follow_each_other_without_loss);
   tcase_add_test (tcase, backwards_each_group_is_decoded_forwards);
   tcase_add_test (tcase, trick_mode_without_audio_gives_gaps);
   tcase_add_test (tcase, a_flush_ends_a_large_buffer_early);

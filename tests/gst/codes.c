@@ -1,0 +1,227 @@
+/* Codes of Moshi, CSM and Kyutai TTS: how they are written, and streams that
+ * change
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * With the plugin and its CPU backend.
+ */
+#include "decoding.h"
+
+#define BOOKS(n) "audio/x-mimi,rate=24000,channels=1,codebooks=" #n
+
+GST_START_TEST (codes_of_any_width_are_the_same_codes)
+{
+  static const gchar *const caps[] = { CODES ",format=S32LE",
+    CODES ",format=S64LE",
+    "other/tensors,format=static,num_tensors=1,types=int32,"
+    "dimensions=(string)8:1:1:1",
+    "other/tensors,format=static,num_tensors=1,types=int64,"
+    "dimensions=(string)1:8:1:1",
+    "other/tensors,format=static,num_tensors=1,types=uint16,"
+    "dimensions=(string)8:1" };
+  GBytes *codes = read_file ("MIMI_GOLDENS", "tinyfull-8.u16");
+  const guint16 *u16 = g_bytes_get_data (codes, NULL);
+  gsize n = 20 * 8;
+  gint32 *s32 = g_new (gint32, n);
+  gint64 *s64 = g_new (gint64, n);
+  GByteArray *expected =
+      decode_alone ("tinyfull-moshi", CODES, F32, u16, n * 2, 0);
+
+  for (gsize i = 0; i < n; i++)
+    s32[i] = s64[i] = u16[i];
+  for (guint i = 0; i < G_N_ELEMENTS (caps); i++) {
+    gconstpointer data = i == 4  ? (gconstpointer)u16
+                         : i % 2 ? (gconstpointer)s64
+                                 : (gconstpointer)s32;
+    GByteArray *pcm = decode_alone ("tinyfull-moshi", caps[i], F32, data,
+        n * (i == 4     ? 2
+                : i % 2 ? 8
+                        : 4),
+        37);
+
+    expect_same_bytes (expected, pcm);
+    g_byte_array_unref (pcm);
+  }
+  g_byte_array_unref (expected);
+  g_free (s32);
+  g_free (s64);
+  g_bytes_unref (codes);
+}
+GST_END_TEST;
+
+GST_START_TEST (rows_without_a_token_leave_no_trace)
+{
+  GBytes *codes = read_file ("MIMI_GOLDENS", "tinyfull-8.u16");
+  const guint16 *u16 = g_bytes_get_data (codes, NULL);
+  gint32 *delayed = g_new (gint32, 20 * 8);
+  GstHarness *h = decoder_new ("tinyfull-moshi", CODES ",format=S32LE", F32);
+  GByteArray *expected =
+      decode_alone ("tinyfull-moshi", CODES, F32, u16, 18 * 8 * 2, 0);
+  GByteArray *pcm;
+
+  /* As in a model's acoustic delay: two rows are not complete yet. */
+  for (guint i = 0; i < 20 * 8; i++)
+    delayed[i] = i < 2 * 8 ? -1 : u16[i - 2 * 8];
+  delayed[0] = u16[0];
+  pcm = decode (h, delayed, 20 * 8 * 4, 100);
+  expect_same_bytes (expected, pcm);
+  fail_unless_equals_int (get_stat (h->element, "skipped"), 2);
+  fail_unless_equals_int (get_stat (h->element, "frames"), 18);
+  fail_unless_equals_int (get_stat (h->element, "concealed"), 0);
+  g_byte_array_unref (pcm);
+  g_byte_array_unref (expected);
+  g_free (delayed);
+  mimi_harness_free (h);
+  g_bytes_unref (codes);
+}
+GST_END_TEST;
+
+/* ------------------------------------------------- other codebooks --- */
+
+/* The part of a golden that a stream plays: upstream's own PCM has to come out
+ * of it, within 3 dB of upstream's distance from the oracle. */
+typedef struct {
+  const gchar *name, *caps;
+  gsize row;
+  gdouble snr;
+} Part;
+
+static const Part one = { "tinyfull-1", BOOKS (1), 2, 107.0 - 3 };
+static const Part eight = { "tinyfull-8", BOOKS (8), 16, 111.4 - 3 };
+
+static GBytes *
+part_codes (const Part *part)
+{
+  gchar *name = g_strconcat (part->name, ".u16", NULL);
+  GBytes *codes = read_file ("MIMI_GOLDENS", name);
+
+  g_free (name);
+  return codes;
+}
+
+/* `pcm` is what `part` alone gives, and what upstream makes of it. */
+static void
+expect_part (const Part *part, const guint8 *pcm, gsize size)
+{
+  gchar *name = g_strconcat (part->name, ".pcm.f32", NULL);
+  GBytes *golden = read_file ("MIMI_GOLDENS", name);
+  GBytes *codes = part_codes (part);
+  gsize n = size / (FRAME_SAMPLES * 4);
+  GByteArray *alone = decode_alone ("tinyfull-moshi", part->caps, F32,
+      g_bytes_get_data (codes, NULL), n * part->row, 0);
+  gdouble snr =
+      snr_f32 ((const gfloat *)pcm, g_bytes_get_data (golden, NULL), size / 4);
+
+  fail_unless_equals_int (alone->len, size);
+  fail_unless (memcmp (alone->data, pcm, size) == 0, "%s differs", part->name);
+  fail_unless (snr >= part->snr, "%s: %.1f dB", part->name, snr);
+  g_byte_array_unref (alone);
+  g_bytes_unref (codes);
+  g_bytes_unref (golden);
+  g_free (name);
+}
+
+static const gsize chunks[] = { 0, 1, 7, 37, 4096 };
+
+/* A, B, A: each to its last sample and as if it were alone, from zero; the
+ * timestamps go on. */
+GST_START_TEST (another_number_of_codebooks_is_another_utterance)
+{
+  const Part *const parts[] = { &eight, &one, &eight };
+  const gsize frames[] = { 170, 40, 23 };
+  GstHarness *h = decoder_new ("tinyfull-moshi", eight.caps, F32);
+  GByteArray *all = g_byte_array_new ();
+  GstClockTime end = 0;
+  GstBuffer *buffer;
+  gsize at = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++) {
+    GBytes *codes = part_codes (parts[i]);
+
+    gst_harness_set_src_caps_str (h, parts[i]->caps);
+    push_chunks (h, g_bytes_get_data (codes, NULL), frames[i] * parts[i]->row,
+        chunks[__i__]);
+    g_bytes_unref (codes);
+  }
+  while ((buffer = gst_harness_try_pull (h)) != NULL) {
+    GstMapInfo map;
+
+    fail_unless_equals_uint64 (GST_BUFFER_PTS (buffer), end);
+    end += GST_BUFFER_DURATION (buffer);
+    gst_buffer_map (buffer, &map, GST_MAP_READ);
+    g_byte_array_append (all, map.data, map.size);
+    gst_buffer_unmap (buffer, &map);
+    gst_buffer_unref (buffer);
+  }
+  fail_unless_equals_int (all->len, (170 + 40 + 23) * FRAME_SAMPLES * 4);
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++) {
+    gsize size = frames[i] * FRAME_SAMPLES * 4;
+
+    expect_part (parts[i], all->data + at, size);
+    at += size;
+  }
+  fail_unless_equals_int (get_stat (h->element, "frames"), 170 + 40 + 23);
+  g_byte_array_unref (all);
+  mimi_harness_free (h);
+}
+GST_END_TEST;
+
+/* What is left of an unfinished row is not taken for the next one's. */
+GST_START_TEST (an_unfinished_row_does_not_reach_the_next_stream)
+{
+  GBytes *a = part_codes (&eight), *b = part_codes (&one);
+  GstHarness *h = decoder_new ("tinyfull-moshi", eight.caps, F32);
+  GByteArray *pcm =
+      decode (h, g_bytes_get_data (a, NULL), 10 * eight.row + 9, 5);
+
+  expect_part (&eight, pcm->data, pcm->len);
+  fail_unless_equals_int (pcm->len, 10 * FRAME_SAMPLES * 4);
+  g_byte_array_unref (pcm);
+  gst_harness_set_src_caps_str (h, one.caps);
+  expect_warning (
+      h->element, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE, "9 bytes|16");
+  pcm = decode (h, g_bytes_get_data (b, NULL), 20 * one.row, 3);
+  fail_unless_equals_int (pcm->len, 20 * FRAME_SAMPLES * 4);
+  expect_part (&one, pcm->data, pcm->len);
+  g_byte_array_unref (pcm);
+  mimi_harness_free (h);
+  g_bytes_unref (a);
+  g_bytes_unref (b);
+}
+GST_END_TEST;
+
+/* More than the checkpoint has: an error, and what came before still decodes
+ * after it. */
+GST_START_TEST (too_many_codebooks_are_refused_and_forgotten)
+{
+  GBytes *codes = part_codes (&eight);
+  GstHarness *h = decoder_new ("tinyfull-moshi", BOOKS (9), F32);
+  GByteArray *pcm;
+
+  expect_error (
+      h->element, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, "9 codes|8");
+  gst_harness_set_src_caps_str (h, eight.caps);
+  pcm = decode (h, g_bytes_get_data (codes, NULL), 12 * eight.row, 0);
+  expect_part (&eight, pcm->data, pcm->len);
+  g_byte_array_unref (pcm);
+  mimi_harness_free (h);
+  g_bytes_unref (codes);
+}
+GST_END_TEST;
+
+static Suite *
+codes_suite (void)
+{
+  Suite *suite = suite_create ("codes");
+  TCase *tcase = tcase_create ("all");
+
+  suite_add_tcase (suite, tcase);
+  tcase_add_test (tcase, codes_of_any_width_are_the_same_codes);
+  tcase_add_test (tcase, rows_without_a_token_leave_no_trace);
+  tcase_add_loop_test (tcase, another_number_of_codebooks_is_another_utterance,
+      0, G_N_ELEMENTS (chunks));
+  tcase_add_test (tcase, an_unfinished_row_does_not_reach_the_next_stream);
+  tcase_add_test (tcase, too_many_codebooks_are_refused_and_forgotten);
+  return suite;
+}
+
+GST_CHECK_MAIN (codes);
