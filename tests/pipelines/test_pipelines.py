@@ -3,6 +3,7 @@
 """Runs the scripts of pipelines/ and the pipelines of the README as a user
 would, and looks at what they wrote: test_pipelines.py CASE."""
 
+import json
 import os
 import pathlib
 import re
@@ -24,7 +25,7 @@ GOLDENS = TOP / 'tests/reference/goldens'
 BUILD = os.environ['MIMIDEC_BUILD']
 LATENTS = 'audio/x-mimi-latent,rate=24000,channels=1,dims=32'
 SCRIPTS = 'demo.sh', 'speak.sh', 'opus.sh', 'rtp.sh', 'kyutai.sh', 'latents.py', \
-    'talk.py'
+    'codes.py', 'talk.py'
 # The demo's sentences were decoded in float64 and rounded to 16 bit, and so
 # are ours: what may differ is a last bit now and then.
 SAME = 90  # dB
@@ -74,6 +75,12 @@ class PipelineCase(unittest.TestCase):
              'tinyfull', 'hf', str(folder / 'model.safetensors'), '--seed', '1',
              '--config'], check=True)
         return folder
+
+    def upstream(self, books, frames=170):
+        """What upstream makes of the golden's codes, as in a WAV file."""
+        golden = np.fromfile(GOLDENS / ('tinyfull-%d.pcm.f32' % books), '<f4')
+        return faded(np.round(np.clip(golden, -1, 1) * 32767) / 32768)[
+            :frames * 1920]
 
     def check_same(self, reference, path):
         """The same samples, but for a last bit now and then."""
@@ -157,9 +164,7 @@ class Speak(PipelineCase):
             'speak.sh', '--model', checkpoint, '--caps',
             'audio/x-mimi,rate=24000,channels=1,codebooks=8', '--out', 'x.wav',
             input=(GOLDENS / 'tinyfull-8.u16').read_bytes())
-        golden = np.fromfile(GOLDENS / 'tinyfull-8.pcm.f32', '<f4')
-        rounded = np.round(np.clip(golden, -1, 1) * 32767) / 32768
-        self.check_same(faded(rounded), self.folder / 'x.wav')
+        self.check_same(self.upstream(8), self.folder / 'x.wav')
 
     def test_model_from_the_environment(self):
         self.env['MIMIDEC_MODEL'] = '/nonexistent/model.safetensors'
@@ -219,6 +224,173 @@ class Talk(PipelineCase):
                                DEMO / 'sentence-5.f32')
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b'/nonexistent', done.stderr)
+
+
+def golden_codes(books):
+    """[frames, codebooks]"""
+    return np.fromfile(GOLDENS / ('tinyfull-%d.u16' % books),
+                       '<u2').reshape(-1, books)
+
+
+def safetensors(tensors):
+    """The bytes of a file; the values are numpy's arrays."""
+    names = {np.dtype('<i8'): 'I64', np.dtype('<i4'): 'I32',
+             np.dtype('<u2'): 'U16', np.dtype('<f4'): 'F32'}
+    header, data = {}, b''
+    for name, array in tensors.items():
+        blob = np.ascontiguousarray(array).tobytes()
+        header[name] = {'dtype': names[array.dtype], 'shape': array.shape,
+                        'data_offsets': [len(data), len(data) + len(blob)]}
+        data += blob
+    text = json.dumps(header).encode()
+    return struct.pack('<Q', len(text)) + text + data
+
+
+class Codes(PipelineCase):
+    def setUp(self):
+        super().setUp()
+        self.make_codes_checkpoint()
+        self.env['MIMIDEC_MODEL'] = 'mimi'
+
+    def save(self, name, array):
+        np.save(self.folder / name, array)
+        return name
+
+    def expect_error(self, words, *arguments):
+        done = self.run_script('codes.py', '--out', 'x.wav', *arguments)
+        self.assertNotEqual(done.returncode, 0)
+        error = done.stderr.decode()
+        for word in words.split('|'):
+            self.assertIn(word, error)
+        self.assertNotIn('Traceback', error)
+        self.assertFalse((self.folder / 'x.wav').exists())
+
+    def test_every_way_to_save_them(self):
+        codes = golden_codes(8)
+        ways = {
+            'moshi': codes.T[None].astype('<i8'),
+            'transformers': codes.T[None].astype('<i4'),
+            'codebooks first': codes.T.astype('<i8'),
+            'rows': codes.astype('<u2'),
+            'big-endian': codes.T.astype('>i4'),
+            'columns': np.asfortranarray(codes.T.astype('<i8')),
+        }
+        for name, array in ways.items():
+            with self.subTest(name):
+                self.check_run('codes.py', '--out', 'x.wav',
+                               self.save('x.npy', array))
+                self.check_same(self.upstream(8), self.folder / 'x.wav')
+
+    def test_safetensors(self):
+        codes = golden_codes(8)
+        files = {
+            'alone': {'codes': codes.T[None].astype('<i8')},
+            'beside others': {'audio': np.zeros((1, 1920), '<f4'),
+                              'length': np.array([170], '<i8'),
+                              'codes': codes.T.astype('<i4')},
+        }
+        for name, tensors in files.items():
+            with self.subTest(name):
+                (self.folder / 'x').write_bytes(safetensors(tensors))
+                self.check_run('codes.py', '--out', 'x.wav', 'x')
+                self.check_same(self.upstream(8), self.folder / 'x.wav')
+        (self.folder / 'x').write_bytes(safetensors(
+            {'a': codes.T.astype('<i8') * 0, 'b': codes.astype('<u2')}))
+        self.check_run('codes.py', '--out', 'x.wav', '--tensor', 'b', 'x')
+        self.check_same(self.upstream(8), self.folder / 'x.wav')
+        (self.folder / 'x.wav').unlink()
+        self.expect_error('a I64|b U16|--tensor', 'x')
+        self.expect_error('no tensor c|b U16', '--tensor', 'c', 'x')
+
+    def test_other_codebooks(self):
+        """Utterances of other numbers of codebooks: each as if alone."""
+        self.check_run('codes.py', '--out', 'x.wav',
+                       self.save('8.npy', golden_codes(8).T.astype('<i8')),
+                       self.save('1.npy', golden_codes(1).T.astype('<i8')),
+                       '8.npy', '8.npy')
+        samples = read_wav(self.folder / 'x.wav')
+        parts = [self.upstream(books) for books in (8, 1, 8, 8)]
+        self.assertEqual(len(samples), sum(map(len, parts)))
+        for number, part in enumerate(parts):
+            here, samples = samples[:len(part)], samples[len(part):]
+            self.assertGreater(snr(part, here), SAME, number)
+
+    def test_streams_of_a_language_model(self):
+        """Text first, and the acoustic delay before the first codes."""
+        codes = golden_codes(8).T.astype('<i8')
+        delayed = np.concatenate([np.full((8, 2), -1), codes], axis=1)
+        text = np.full((1, 172), 31999)
+        name = self.save('x.npy', np.concatenate([text, delayed])[None])
+        self.check_run('codes.py', '--drop', '1', '--out', 'x.wav', name)
+        self.check_same(self.upstream(8), self.folder / 'x.wav')
+        (self.folder / 'x.wav').unlink()
+        self.expect_error('9 codes|8 codebooks', name)
+
+    def test_rows(self):
+        codes = golden_codes(8).T.astype('<i8')
+        codes[:, 0] = -1
+        done = self.check_run('codes.py', '--rows', self.save('x.npy', codes))
+        self.assertEqual(done.stdout, codes.T.astype('<u2').tobytes())
+        self.assertIn(b'audio/x-mimi', done.stderr)
+        self.assertIn(b'codebooks=8', done.stderr)
+
+    def test_what_may_mean_two_things(self):
+        codes = golden_codes(8)[:20]
+        name = self.save('x.npy', codes)
+        self.expect_error('[20, 8]|--order', name)
+        self.check_run('codes.py', '--order', 'frames-first', '--out', 'x.wav',
+                       name)
+        self.check_same(self.upstream(8, 20), self.folder / 'x.wav')
+        # A batch of one is how tokenizers write it.
+        self.check_run('codes.py', '--out', 'x.wav',
+                       self.save('x.npy', codes.T[None]))
+        self.check_same(self.upstream(8, 20), self.folder / 'x.wav')
+
+    def test_what_is_no_codes(self):
+        codes = golden_codes(8).T.astype('<i8')
+        changed = {}
+        for value in 70000, -7, 64:
+            changed[value] = codes.copy()
+            changed[value][3, 5] = value
+        arrays = {
+            'float32|[8, 170]': codes.astype('<f4'),
+            'bool': codes > 3,
+            'x.npy: Object arrays': np.array([{}, {}]),
+            '[2, 8, 170]': np.stack([codes, codes]),
+            '[170]': codes[0],
+            '[]': np.int64(3),
+            '[8, 0]': codes[:, :0],
+            '[40, 50]|at most 32': np.zeros((40, 50), int),
+            'frame 5|70000|stream 3': changed[70000],
+            'frame 5|-7|stream 3': changed[-7],
+            'frame 5|code 64|codebook 3|0..63': changed[64],
+            'frame 0|18446744073709551615': np.full((8, 40), 2**64 - 1,
+                                                    np.uint64),
+        }
+        for words, array in arrays.items():
+            with self.subTest(words):
+                self.expect_error(words, self.save('x.npy', array))
+
+    def test_what_is_no_file_of_codes(self):
+        good = safetensors({'codes': golden_codes(8).T.astype('<i8')})
+        npy = self.folder / 'good.npy'
+        np.save(npy, golden_codes(8))
+        files = {
+            'neither': b'PK\3\4 and so on, as torch.save writes it',
+            'neither a': b'',
+            'damaged': good[:60],
+            'damaged ': good[:-1],
+            'damaged safe': good.replace(b'[8, 170]', b'[8, 171]'),
+            'damaged safet': good.replace(b'data_offsets', b'data_0ffsets'),
+            'x.npy': npy.read_bytes()[:-1],
+            'x.npy: ': npy.read_bytes()[:20],
+        }
+        for words, data in files.items():
+            with self.subTest(words):
+                (self.folder / 'x.npy').write_bytes(data)
+                self.expect_error(words, 'x.npy')
+        self.expect_error('nothing.npy', 'nothing.npy')
+        self.expect_error('/nonexistent', '--model', '/nonexistent', npy)
 
 
 class Arguments(PipelineCase):
@@ -391,7 +563,8 @@ class Readme(PipelineCase):
 
 
 CASES = {'demo': Demo, 'speak': Speak, 'opus': Opus, 'rtp': Rtp, 'talk': Talk,
-         'arguments': Arguments, 'latents': Latents, 'readme': Readme}
+         'codes': Codes, 'arguments': Arguments, 'latents': Latents,
+         'readme': Readme}
 
 if __name__ == '__main__':
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(CASES[sys.argv[1]])
