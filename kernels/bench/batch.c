@@ -104,37 +104,47 @@ crowd_step (Crowd *crowd, GError **error)
 }
 
 static gboolean
+is_over (const BenchOptions *options, gdouble begin)
+{
+  return options->seconds > 0 && now () - begin > options->seconds;
+}
+
+static void
+give_rows (Crowd *crowd, const gchar *data, gsize row_size, guint i)
+{
+  for (guint s = 0; s < crowd->n; s++)
+    crowd->rows[s] = data + (i + s) % ROWS * row_size;
+}
+
+static gboolean
 run (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
     const gchar *data, gsize row_size, Steps *steps, GError **error)
 {
-  guint most = MAX (options->frames, 1);
+  guint most = MAX (options->frames, 1), i;
   gdouble begin = now ();
-  MimiDecoderInfo last = { 0 };
+  guint64 device_ns;
 
   *steps = (Steps){ g_new (gdouble, most), g_new (gdouble, most), 0 };
-  for (guint i = 0; i < WARM_STEPS + most; i++) {
-    gdouble start;
-
-    for (guint s = 0; s < crowd->n; s++)
-      crowd->rows[s] = data + (i + s) % ROWS * row_size;
-    if (i == WARM_STEPS) {
-      mimi_decoder_get_info (decoder, &steps->before);
-      last = steps->before;
-      begin = now ();
-    }
-    start = now ();
+  for (i = 0; i < WARM_STEPS && !(i > 0 && is_over (options, begin)); i++) {
+    give_rows (crowd, data, row_size, i);
     if (!crowd_step (crowd, error))
       return FALSE;
-    if (i < WARM_STEPS)
-      continue;
-    steps->wall[steps->steps] = now () - start;
-    mimi_decoder_get_info (decoder, &steps->after);
-    steps->device[steps->steps++] =
-        (steps->after.device_ns - last.device_ns) * 1e-9;
-    last = steps->after;
-    if (options->seconds > 0 && now () - begin > options->seconds)
-      break;
   }
+  mimi_decoder_get_info (decoder, &steps->before);
+  device_ns = steps->before.device_ns;
+  begin = now ();
+  for (i = 0; i < most && !(i > 0 && is_over (options, begin)); i++) {
+    gdouble start = now ();
+
+    give_rows (crowd, data, row_size, i);
+    if (!crowd_step (crowd, error))
+      return FALSE;
+    steps->wall[i] = now () - start;
+    mimi_decoder_get_info (decoder, &steps->after);
+    steps->device[i] = (steps->after.device_ns - device_ns) * 1e-9;
+    device_ns = steps->after.device_ns;
+  }
+  steps->steps = i;
   steps->total = now () - begin;
   return TRUE;
 }
