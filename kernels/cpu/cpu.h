@@ -28,7 +28,8 @@ void mimi_cpu_arena_close (MimiCpuArena *arena);
 
 /* Weights of a product y[n] = sum over k of x[k] w[n][k] + bias[n]. Panels of
  * some outputs lie one after the other, each [k][outputs], filled up with
- * zeros, so that a kernel reads them once and in order. */
+ * zeros, so that a kernel reads them once and in order; see
+ * mimi_cpu_few_index() for products of few positions. */
 typedef struct {
   guint n, k;
   guint
@@ -39,6 +40,29 @@ typedef struct {
   gpointer panels;
   gfloat *bias; /* a multiple of 16 long, or NULL */
 } MimiCpuMatrix;
+
+/* Sums of so many products are formed apart and then added. */
+#define MIMI_CPU_BLOCK_K 256
+
+/* Products of few positions meet each weight once, as fast as memory gives
+ * them. So that what they multiply with stays in the first cache meanwhile,
+ * their panels are cut into blocks of k: [group of panels][block of k][panel]
+ * [k in the block][16]. A group's sums are in the first cache too. */
+#define MIMI_CPU_FEW_PANELS 32
+
+/* Where the weights of a panel from k on, the start of a block, lie: an index
+ * into m->panels. */
+static inline gsize
+mimi_cpu_few_index (const MimiCpuMatrix *m, guint panel, guint k)
+{
+  guint group = panel / MIMI_CPU_FEW_PANELS * MIMI_CPU_FEW_PANELS;
+  guint panels = MIN (MIMI_CPU_FEW_PANELS, (m->n + 15) / 16 - group);
+  guint block = MIN (MIMI_CPU_BLOCK_K, m->k - k);
+
+  return ((gsize)group * m->k + (gsize)panels * k +
+             (gsize)(panel - group) * block) *
+         16;
+}
 
 typedef struct {
   gfloat *norm1_weight, *norm1_bias, *norm2_weight, *norm2_bias; /* [width] */

@@ -11,7 +11,7 @@
 #include "kernels.h"
 #include "vmath.h"
 
-#define BLOCK_K 256
+#define BLOCK_K MIMI_CPU_BLOCK_K
 #define MANY_ROWS 96
 
 /* Positions and panels of a tile: 12 to 16 vectors of sums. One or two
@@ -76,9 +76,9 @@ load_weights (gconstpointer w, gsize i, gboolean bf16)
               : v_load ((const gfloat *)w + i);
 }
 
-/* One panel for one or two positions: as fast as memory gives the weights. The
- * processor sees by itself what comes next, and asking as well makes it a third
- * slower. */
+/* A block of one panel for one or two positions: as fast as memory gives the
+ * weights. The processor sees by itself what comes next; asking as well makes
+ * it up to a tenth slower. */
 INLINE void
 tile_few (guint rows, gboolean bf16, const gfloat *x, gsize x_stride,
     gconstpointer w, guint k, gfloat *sums, gboolean first)
@@ -128,6 +128,10 @@ TILE_FEW (1, 1, FALSE)
 TILE_FEW (2, 2, FALSE)
 TILE_FEW (1_bf16, 1, TRUE)
 TILE_FEW (2_bf16, 2, TRUE)
+
+/* [bf16][rows - 1] */
+static void (*const few[2][2]) (const gfloat *, gsize, gconstpointer, guint,
+    gfloat *, gboolean) = { { few_1, few_2 }, { few_1_bf16, few_2_bf16 } };
 
 /* The last panels where they are not enough for the above: `halves` times 8
  * outputs. With AVX-512 these are vectors of 8, because two values can be
@@ -303,25 +307,24 @@ finish_rows (
 static void
 run_few (const MimiCpuGemm *g, guint first, guint end)
 {
-  gfloat sums[2 * 16] __attribute__ ((aligned (64)));
-  guint size = g->w->bf16 ? 32 : 64; /* bytes of a group of weights */
+  gfloat sums[MIMI_CPU_FEW_PANELS][2 * 16] __attribute__ ((aligned (64)));
+  guint size = g->w->bf16 ? 2 : 4;
 
-  for (guint panel = first; panel < end; panel++) {
-    const gchar *w =
-        (const gchar *)g->w->panels + (gsize)panel * g->w->k * size;
+  while (first < end) {
+    guint group = first / MIMI_CPU_FEW_PANELS;
+    guint last = MIN (end, (group + 1) * MIMI_CPU_FEW_PANELS);
 
-    for (guint k = 0; k < g->w->k; k += BLOCK_K) {
-      gconstpointer at = w + (gsize)k * size;
-      guint n = MIN (BLOCK_K, g->w->k - k);
+    for (guint k = 0; k < g->w->k; k += BLOCK_K)
+      for (guint p = first; p < last; p++) {
+        const gchar *w = (const gchar *)g->w->panels +
+                         mimi_cpu_few_index (g->w, p, k) * size;
 
-      if (g->w->bf16)
-        (g->rows == 1 ? few_1_bf16 : few_2_bf16) (
-            g->x + k, g->x_stride, at, n, sums, k == 0);
-      else
-        (g->rows == 1 ? few_1 : few_2) (
-            g->x + k, g->x_stride, at, n, sums, k == 0);
-    }
-    finish_rows (g, 0, g->rows, panel * 16, sums);
+        few[g->w->bf16][g->rows - 1](g->x + k, g->x_stride, w,
+            MIN (BLOCK_K, g->w->k - k), sums[p % MIMI_CPU_FEW_PANELS], k == 0);
+      }
+    for (; first < last; first++)
+      finish_rows (
+          g, 0, g->rows, first * 16, sums[first % MIMI_CPU_FEW_PANELS]);
   }
 }
 

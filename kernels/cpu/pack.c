@@ -94,13 +94,18 @@ pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
   for (guint i = 0; i < n; i++) {
     guint height = i < whole ? rows : 4;
     guint at = i < whole ? i % rows : (i - whole) % 4;
-    gsize panel = (gsize)(i - at) * k + at;
+    gsize panel = (gsize)(i - at) * k;
     const gfloat *row = values + o.base + i / o.n_inner * o.n_outer_step +
                         i % o.n_inner * o.n_inner_step;
 
-    for (guint j = 0; j < k; j++)
-      put (m, panel + (gsize)j * height,
+    for (guint j = 0; j < k; j++) {
+      guint in_block = m->few ? j % MIMI_CPU_BLOCK_K : j;
+      gsize block =
+          m->few ? mimi_cpu_few_index (m, i / 16, j - in_block) : panel;
+
+      put (m, block + (gsize)in_block * height + at,
           row[j / o.k_inner * o.k_outer_step + j % o.k_inner * o.k_inner_step]);
+    }
   }
 }
 
