@@ -7,22 +7,8 @@
 
 #define MAX_LENGTH 65535
 
-/* Only what a stream must say is in the template. Whatever has a default
- * (format, framerate, normalized, codebook-size, the dimensions of a tensor) is
- * checked by gst_mimi_caps_parse(), for two reasons: a field of the template
- * that is not a single value would have to be spelt out in every launch line,
- * since a capsfilter after filesrc has nothing else to fix it; and a wrong
- * value gets an error that says what is wrong, where a failed link would not.
- */
-GstStaticPadTemplate gst_mimi_sink_template =
-    GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK, GST_PAD_ALWAYS,
-        GST_STATIC_CAPS ("audio/x-mimi-latent, rate = (int) 24000, "
-                         "channels = (int) 1, dims = (int) [ 1, MAX ]; "
-                         "audio/x-mimi, rate = (int) 24000, "
-                         "channels = (int) 1, codebooks = (int) [ 1, 32 ]; "
-                         "other/tensors, format = (string) static, "
-                         "num_tensors = (int) 1, types = (string) "
-                         "{ float32, float16, uint16, int32, int64 }"));
+GstStaticPadTemplate gst_mimi_sink_template = GST_STATIC_PAD_TEMPLATE ("sink",
+    GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS (GST_MIMI_INPUT_CAPS));
 
 GstStaticPadTemplate gst_mimi_src_template =
     GST_STATIC_PAD_TEMPLATE ("src", GST_PAD_SRC, GST_PAD_ALWAYS,
@@ -77,7 +63,7 @@ parse_format (const GstStructure *s, const gchar *name, const Format *formats,
   return FALSE;
 }
 
-/* A field that must be there and be an integer of at least 1. */
+/* A field that must be there and be an integer from 1 to MAX_LENGTH. */
 static gboolean
 parse_length (
     const GstStructure *s, const gchar *name, guint *length, GError **error)
@@ -89,6 +75,9 @@ parse_length (
   if (value < 1)
     return FAIL (
         error, "The caps say %s=%d; it must be at least 1.", name, value);
+  if (value > MAX_LENGTH)
+    return FAIL (error, "The caps say %s=%d; no network has more than %d.",
+        name, value, MAX_LENGTH);
   *length = value;
   return TRUE;
 }

@@ -13,14 +13,16 @@
  */
 
 #include "gstmimidec.h"
+#include "gstmimiparse.h"
 
-/* The element is there on every machine: which backend it gets, and whether
- * there is a GPU, is only found out when an element is opened. Scanning the
+/* mimidec is there on every machine: which backend it gets, and whether
+ * there is a GPU, is only found out when one is opened. Scanning the
  * plugin must touch no driver. */
 static gboolean
 plugin_init (GstPlugin *plugin)
 {
-  return GST_ELEMENT_REGISTER (mimidec, plugin);
+  return GST_ELEMENT_REGISTER (mimidec, plugin) &&
+         GST_ELEMENT_REGISTER (mimiparse, plugin);
 }
 
 GST_PLUGIN_DEFINE (GST_VERSION_MAJOR, GST_VERSION_MINOR, mimi,

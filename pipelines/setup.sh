@@ -257,11 +257,15 @@ prepare ()
 # never), that speaks up when something is wrong (-q would hide warnings too) and
 # not otherwise. A pipeline that writes to stdout finds it at descriptor 3. What
 # filters the warnings outlives an interruption from the keyboard, to which
-# gst-launch-1.0 answers by finishing its files.
+# gst-launch-1.0 answers by finishing its files. Its process id goes to the file
+# $pid_file, if that is set, for somebody else to interrupt it.
 launch_for ()
 {
   {
-    timeout --foreground --signal=INT "$1" gst-launch-1.0 -e "${@:2}" \
+    # shellcheck disable=SC2016 # for the inner shell to expand
+    timeout --foreground --signal=INT "$1" \
+      sh -c 'echo $$ >"$0"; exec gst-launch-1.0 -e "$@"' \
+      "${pid_file:-/dev/null}" "${@:2}" \
       | (trap '' INT; exec sed -un '/^WARNING/p' >&2)
   } 3>&1
 }

@@ -34,7 +34,7 @@ export GST_CHECKS_IGNORE=a_second_element_costs_its_state_only
 if [ $# -eq 0 ]; then
   # shellcheck disable=SC2046 # one word a test
   set -- $(meson test -C "$folder" --list --no-suite pipelines --no-suite soak 2>/dev/null \
-    | sed 's/.* \/ //; s/ *$//' | grep -vxE 'scan|cpu-oracle-pocket(18m)?')
+    | sed 's/.* \/ //; s/ *$//' | grep -vxE 'scan|codes-.*|cpu-oracle-pocket(18m)?')
 fi
 nice meson test -C "$folder" --no-rebuild --print-errorlogs \
   --num-processes "$(nproc)" --timeout-multiplier 5 "$@"

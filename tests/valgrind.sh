@@ -46,10 +46,10 @@ if [ $# -gt 0 ]; then
   run "$*"
   exit
 fi
-run 'caps events faults properties'
+run 'caps events faults parse properties'
 # Enough to go through opening, decoding, concealing and changing caps.
-run 'audio lifecycle launch' "$(printf '%s,' \
-  'another_number_of_codebooks*' 'vectors_of_the_networks_width*' \
+run 'audio codes lifecycle launch' "$(printf '%s,' \
+  'rows_without*' 'an_unfinished_row*' 'too_many_codebooks*' 'vectors_of_the_networks_width*' \
   'without_statistics*' 'a_bad_half_float*' 'the_model_is_open_in_ready*' \
   'another_model_is_not_shared' 'the_first_error_says*')"
 run models

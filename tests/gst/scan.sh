@@ -49,3 +49,4 @@ grep -q 'Rank *primary' "$folder/inspect"
 grep -q 'Klass *Codec/Decoder/Audio' "$folder/inspect"
 grep -q 'License *LGPL' "$folder/inspect"
 grep -q 'Name *mimi$' "$folder/inspect"
+gst-inspect-1.0 mimiparse | grep -q 'Klass *Codec/Parser/Audio'

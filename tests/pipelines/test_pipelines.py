@@ -8,10 +8,12 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -23,7 +25,7 @@ PIPELINES = TOP / 'pipelines'
 DEMO = PIPELINES / 'demo'
 GOLDENS = TOP / 'tests/reference/goldens'
 BUILD = os.environ['MIMIDEC_BUILD']
-LATENTS = 'audio/x-mimi-latent,rate=24000,channels=1,dims=32'
+CODES = 'audio/x-mimi,rate=24000,channels=1,codebooks=8'
 SCRIPTS = 'demo.sh', 'speak.sh', 'opus.sh', 'rtp.sh', 'kyutai.sh', 'latents.py', \
     'codes.py', 'talk.py'
 # The demo's sentences were decoded in float64 and rounded to 16 bit, and so
@@ -161,8 +163,7 @@ class Speak(PipelineCase):
         """Caps of another kind, and another checkpoint."""
         checkpoint = self.make_codes_checkpoint()
         self.check_run(
-            'speak.sh', '--model', checkpoint, '--caps',
-            'audio/x-mimi,rate=24000,channels=1,codebooks=8', '--out', 'x.wav',
+            'speak.sh', '--model', checkpoint, '--caps', CODES, '--out', 'x.wav',
             input=(GOLDENS / 'tinyfull-8.u16').read_bytes())
         self.check_same(self.upstream(8), self.folder / 'x.wav')
 
@@ -195,10 +196,64 @@ class Opus(PipelineCase):
 
 
 class Rtp(PipelineCase):
+    def setUp(self):
+        super().setUp()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+            free.bind(('', 0))
+            self.port = free.getsockname()[1]
+
     def test_loopback(self):
         self.check_run('rtp.sh', 'loopback', '--out', 'out.wav',
-                       DEMO / 'sentence-3.f32')
+                       DEMO / 'sentence-3.f32', self.port)
         self.check_alike(spoken(3), self.folder / 'out.wav', 0.1)
+
+    def test_codes_as_opus(self):
+        """All of the speech arrives, however few bytes it was."""
+        self.save_codes()
+        self.check_run('rtp.sh', 'loopback', '--model',
+                       self.make_codes_checkpoint(), '--caps', CODES, '--out',
+                       'out.wav', 'codes.u16', self.port)
+        self.assertGreaterEqual(len(read_wav(self.folder / 'out.wav')),
+                                60 * 1920)
+
+    def save_codes(self):
+        """60 rows of Moshi's 8 codebooks, in codes.u16."""
+        data = (GOLDENS / 'tinyfull-8.u16').read_bytes()[:60 * 16]
+        (self.folder / 'codes.u16').write_bytes(data)
+        return data
+
+    def test_undecoded(self):
+        """What is decoded on the other side is what is decoded on this one, to
+        the last bit, and what upstream makes of it."""
+        data = self.save_codes()
+        arguments = ['--model', self.make_codes_checkpoint(), '--caps', CODES,
+                     '--out']
+        self.check_run('rtp.sh', 'loopback', '--undecoded', *arguments,
+                       'out.wav', 'codes.u16', self.port)
+        self.check_run('speak.sh', *arguments, 'here.wav', input=data)
+        self.assertEqual((self.folder / 'out.wav').read_bytes(),
+                         (self.folder / 'here.wav').read_bytes())
+        self.check_same(self.upstream(8, 60), self.folder / 'out.wav')
+
+    def test_undecoded_latents(self):
+        self.check_run('rtp.sh', 'loopback', '--undecoded', '--out', 'out.wav',
+                       DEMO / 'sentence-5.f32', self.port)
+        self.check_same(spoken(5), self.folder / 'out.wav')
+
+    def test_nothing_is_left_running(self):
+        """When what is sent cannot be decoded, the receiver ends too."""
+        done = self.run_script('rtp.sh', 'loopback', '--model', '/nonexistent',
+                               '--out', 'out.wav', DEMO / 'sentence-5.f32',
+                               self.port)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b'/nonexistent', done.stderr)
+        tables = [pathlib.Path('/proc/net', name) for name in ('udp', 'udp6')]
+        for _ in range(100):
+            if not any(':%04X ' % self.port in table.read_text()
+                       for table in tables):
+                return
+            time.sleep(0.1)
+        self.fail('port %d is still bound' % self.port)
 
 
 class Talk(PipelineCase):
@@ -546,6 +601,7 @@ class Readme(PipelineCase):
         (self.folder / 'build').mkdir()
         self.make_codes_checkpoint()
         shutil.copy(GOLDENS / 'tinyfull-8.u16', self.folder / 'codes.u16')
+        golden_codes(1).astype('<i8').tofile(self.folder / 'semantic.s64')
         self.env['MIMIDEC_MODEL'] = 'pipelines/demo'
         blocks = list(self.blocks())
         self.assertGreaterEqual(len(blocks), 5)
@@ -560,6 +616,13 @@ class Readme(PipelineCase):
                                     'CRITICAL|WARNING.*MimiDec')
                 for name in re.findall(r'location=(\S+\.wav)', block):
                     self.assertTrue(read_wav(self.folder / name).any())
+        self.check_same(self.upstream(8), self.folder / 'codes.wav')
+        both = read_wav(self.folder / 'both.wav')
+        for books in 8, 1:
+            part = self.upstream(books)
+            self.assertGreater(snr(part, both[:len(part)]), SAME)
+            both = both[len(part):]
+        self.assertFalse(len(both))
 
 
 CASES = {'demo': Demo, 'speak': Speak, 'opus': Opus, 'rtp': Rtp, 'talk': Talk,
