@@ -208,6 +208,146 @@ GST_START_TEST (too_many_codebooks_are_refused_and_forgotten)
 }
 GST_END_TEST;
 
+/* ------------------------------------------------------ anything at all --- */
+
+/* A stream that is made up: what it says, and what should come of it. */
+typedef struct {
+  GRand *rand;
+  GstHarness *h;
+  GByteArray *good; /* rows since the state was zero, as U16 */
+  guint books;
+  GByteArray *expected;
+  guint64 frames, skipped, concealed;
+} Stream;
+
+/* What the good rows so far give when they are all there is. */
+static void
+end_utterance (Stream *s)
+{
+  gchar *caps;
+  GByteArray *pcm;
+
+  if (s->good->len == 0)
+    return;
+  caps = g_strdup_printf (
+      "audio/x-mimi,rate=24000,channels=1,codebooks=%u", s->books);
+  pcm = decode_alone (
+      "tinyfull-moshi", caps, F32, s->good->data, s->good->len, 0);
+  g_byte_array_append (s->expected, pcm->data, pcm->len);
+  g_byte_array_unref (pcm);
+  g_byte_array_set_size (s->good, 0);
+  g_free (caps);
+}
+
+/* A row of one kind or another, as 64 bit numbers. */
+static void
+make_row (Stream *s, gint64 *row)
+{
+  guint16 u16[8];
+  guint kind = g_rand_int_range (s->rand, 0, 12);
+  guint at = g_rand_int_range (s->rand, 0, s->books);
+
+  for (guint i = 0; i < s->books; i++)
+    row[i] = u16[i] = g_rand_int_range (s->rand, 0, 64);
+  if (kind == 0) {
+    row[at] = -1;
+    s->skipped++;
+  } else if (kind == 1) {
+    row[at] = g_rand_int_range (s->rand, 64, 65535);
+    end_utterance (s);
+    g_byte_array_set_size (
+        s->expected, s->expected->len + FRAME_SAMPLES * sizeof (gfloat));
+    memset (s->expected->data + s->expected->len - FRAME_SAMPLES * 4, 0,
+        FRAME_SAMPLES * 4);
+    s->concealed++;
+    s->frames++;
+  } else {
+    g_byte_array_append (s->good, (guint8 *)u16, s->books * 2);
+    s->frames++;
+  }
+}
+
+/* Pushes `size` bytes in buffers of any size, the first one marked or not. */
+static void
+push_anyhow (Stream *s, const guint8 *data, gsize size, gboolean discont)
+{
+  while (size > 0) {
+    gsize most = g_rand_int_range (s->rand, 1, 200), n = MIN (size, most);
+    GstBuffer *buffer = buffer_of (data, n, GST_CLOCK_TIME_NONE);
+
+    if (discont)
+      GST_BUFFER_FLAG_SET (buffer, GST_BUFFER_FLAG_DISCONT);
+    discont = FALSE;
+    fail_unless_equals_int (gst_harness_push (s->h, buffer), GST_FLOW_OK);
+    data += n;
+    size -= n;
+  }
+}
+
+/* Rows of new caps, or of the same after a DISCONT, and perhaps a part of a row
+ * that is never finished. */
+static void
+push_part (Stream *s, gboolean begin)
+{
+  static const gchar *const formats[] = { "U16LE", "S32LE", "S64LE" };
+  static const gsize sizes[] = { 2, 4, 8 };
+  static guint format;
+  gboolean other = begin || g_rand_boolean (s->rand);
+  guint n = g_rand_int_range (s->rand, 1, 20), old = s->books;
+  GByteArray *bytes = g_byte_array_new ();
+
+  end_utterance (s);
+  if (other) {
+    gchar *caps;
+
+    /* Not the caps that it has: they would change nothing. */
+    s->books = 1 + (old + g_rand_int_range (s->rand, 0, 7)) % 8;
+    format = g_rand_int_range (s->rand, 0, 3);
+    caps = g_strdup_printf (
+        "audio/x-mimi,rate=24000,channels=1,codebooks=%u,format=%s", s->books,
+        formats[format]);
+    gst_harness_set_src_caps_str (s->h, caps);
+    g_free (caps);
+  }
+  for (guint i = 0; i < n; i++) {
+    gint64 row[8];
+
+    make_row (s, row);
+    for (guint k = 0; k < s->books; k++)
+      g_byte_array_append (bytes, (guint8 *)(row + k), sizes[format]);
+  }
+  g_byte_array_append (bytes, (const guint8 *)"unfinished?",
+      g_rand_int_range (s->rand, 0, MIN (s->books * sizes[format], 12)));
+  push_anyhow (s, bytes->data, bytes->len, !other);
+  g_byte_array_unref (bytes);
+}
+
+GST_START_TEST (a_made_up_stream_gives_what_its_parts_give)
+{
+  Stream s = { .rand = g_rand_new_with_seed (__i__),
+    .good = g_byte_array_new (),
+    .expected = g_byte_array_new () };
+  GByteArray *pcm;
+
+  s.h = decoder_new ("tinyfull-moshi", BOOKS (8), F32);
+  s.books = 8;
+  for (guint i = 0; i < 12; i++)
+    push_part (&s, i == 0);
+  end_utterance (&s);
+  pcm = pull_bytes (s.h);
+  expect_same_bytes (s.expected, pcm);
+  fail_unless_equals_int (get_stat (s.h->element, "frames"), s.frames);
+  fail_unless_equals_int (get_stat (s.h->element, "skipped"), s.skipped);
+  fail_unless_equals_int (get_stat (s.h->element, "concealed"), s.concealed);
+  drop_messages (s.h->element);
+  g_byte_array_unref (pcm);
+  g_byte_array_unref (s.good);
+  g_byte_array_unref (s.expected);
+  g_rand_free (s.rand);
+  mimi_harness_free (s.h);
+}
+GST_END_TEST;
+
 static Suite *
 codes_suite (void)
 {
@@ -221,6 +361,8 @@ codes_suite (void)
       0, G_N_ELEMENTS (chunks));
   tcase_add_test (tcase, an_unfinished_row_does_not_reach_the_next_stream);
   tcase_add_test (tcase, too_many_codebooks_are_refused_and_forgotten);
+  tcase_add_loop_test (
+      tcase, a_made_up_stream_gives_what_its_parts_give, 0, 10);
   return suite;
 }
 
