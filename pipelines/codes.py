@@ -24,6 +24,7 @@ EPILOG = """examples:
   codes.py --rows codes.npy | pipelines/opus.sh --model mimi \\
       --caps audio/x-mimi,rate=24000,channels=1,codebooks=8 speech.opus
 """
+BUILT = pathlib.Path(__file__).resolve().parents[1] / 'build/gst'
 MOST = 32  # codebooks of Mimi
 NONE = 65535  # no token yet, in 16 bit
 DTYPES = {'I64': '<i8', 'I32': '<i4', 'I16': '<i2', 'I8': 'i1',
@@ -140,17 +141,23 @@ def play(utterances, model, out):
     try:
         import gi
         gi.require_version('Gst', '1.0')
-        from gi.repository import Gst
+        from gi.repository import GLib, Gst
     except (ImportError, ValueError) as error:
         sys.exit('codes.py: %s. Install python3-gi and gir1.2-gstreamer-1.0, '
                  'and run it with the Python that has them (/usr/bin/python3 '
                  'on Debian)' % error)
+    os.environ.setdefault('GST_PLUGIN_PATH', str(BUILT))
     Gst.init(None)
-    # In a file a code out of range is a mistake, not a loss on the way.
-    pipeline = Gst.parse_launch(
-        'appsrc name=source ! mimidec name=decoder max-errors=0 ! ' +
-        ('wavenc ! filesink name=sink' if out else
-         'audioconvert ! audioresample ! autoaudiosink'))
+    try:
+        # In a file a code out of range is a mistake, not a loss on the way.
+        pipeline = Gst.parse_launch(
+            'appsrc name=source ! mimidec name=decoder max-errors=0 ! ' +
+            ('wavenc ! filesink name=sink' if out else
+             'audioconvert ! audioresample ! autoaudiosink'))
+    except GLib.Error as error:
+        sys.exit('codes.py: %s. Build mimidec and say in GST_PLUGIN_PATH where '
+                 'it is; now that is %s' %
+                 (error.message, os.environ['GST_PLUGIN_PATH']))
     source = pipeline.get_by_name('source')
     if model:
         pipeline.get_by_name('decoder').set_property('model', model)

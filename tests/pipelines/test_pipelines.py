@@ -447,6 +447,11 @@ class Codes(PipelineCase):
         self.expect_error('nothing.npy', 'nothing.npy')
         self.expect_error('/nonexistent', '--model', '/nonexistent', npy)
 
+    def test_no_plugin(self):
+        self.env['GST_PLUGIN_PATH'] = '/nonexistent'
+        self.expect_error('mimidec|GST_PLUGIN_PATH|/nonexistent',
+                          self.save('x.npy', golden_codes(8)))
+
 
 class Arguments(PipelineCase):
     def test_help(self):
