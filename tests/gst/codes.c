@@ -208,6 +208,61 @@ GST_START_TEST (too_many_codebooks_are_refused_and_forgotten)
 }
 GST_END_TEST;
 
+/* ----------------------------------------------------------- in packets --- */
+
+/* The state of what comes after it is from zero, as after any gap. */
+GST_START_TEST (a_lost_packet_costs_its_frame_and_no_more)
+{
+  const guint rows = 40, lost = 20;
+  gchar *path = model_path ("tinyfull-moshi");
+  gchar *line = g_strdup_printf (
+      "rtpgstdepay ! mimidec model=%s backend=cpu fade-in=0", path);
+  GstElementFactory *factory = gst_element_factory_find ("rtpgstpay");
+  GBytes *codes = part_codes (&eight);
+  const guint8 *data = g_bytes_get_data (codes, NULL);
+  GByteArray *before, *after, *pcm;
+  GstHarness *here, *there;
+  GstBuffer *packet;
+
+  if (factory == NULL) {
+    GST_WARNING ("left out, for want of rtpgstpay");
+    return;
+  }
+  gst_object_unref (factory);
+  here = gst_harness_new_parse ("mimiparse ! rtpgstpay config-interval=1");
+  gst_harness_set_src_caps_str (here, eight.caps);
+  there = gst_harness_new_parse (line);
+  gst_harness_set_sink_caps_str (there, F32);
+  gst_harness_set_src_caps_str (there,
+      "application/x-rtp,media=application,clock-rate=90000,"
+      "encoding-name=X-GST");
+  push_chunks (here, data, rows * eight.row, 37);
+  /* The first packet says that a stream begins. */
+  for (guint i = 0; (packet = gst_harness_try_pull (here)) != NULL; i++) {
+    if (i == lost + 1)
+      gst_buffer_unref (packet);
+    else
+      fail_unless_equals_int (gst_harness_push (there, packet), GST_FLOW_OK);
+  }
+
+  pcm = pull_bytes (there);
+  before = decode_alone (
+      "tinyfull-moshi", eight.caps, F32, data, lost * eight.row, 0);
+  after = decode_alone ("tinyfull-moshi", eight.caps, F32,
+      data + (lost + 1) * eight.row, (rows - lost - 1) * eight.row, 0);
+  g_byte_array_append (before, after->data, after->len);
+  expect_same_bytes (before, pcm);
+  g_byte_array_unref (pcm);
+  g_byte_array_unref (before);
+  g_byte_array_unref (after);
+  gst_harness_teardown (here);
+  gst_harness_teardown (there);
+  g_bytes_unref (codes);
+  g_free (line);
+  g_free (path);
+}
+GST_END_TEST;
+
 /* ------------------------------------------------------ anything at all --- */
 
 /* A stream that is made up: what it says, and what should come of it. */
@@ -361,6 +416,7 @@ codes_suite (void)
       0, G_N_ELEMENTS (chunks));
   tcase_add_test (tcase, an_unfinished_row_does_not_reach_the_next_stream);
   tcase_add_test (tcase, too_many_codebooks_are_refused_and_forgotten);
+  tcase_add_test (tcase, a_lost_packet_costs_its_frame_and_no_more);
   tcase_add_loop_test (
       tcase, a_made_up_stream_gives_what_its_parts_give, 0, 10);
   return suite;
