@@ -9,6 +9,7 @@ have different numbers of codebooks: the decoder finishes what it has, and
 starts afresh. A row that holds -1 (no token yet) gives no sound."""
 
 import argparse
+import io
 import json
 import math
 import os
@@ -32,6 +33,10 @@ DTYPES = {'I64': '<i8', 'I32': '<i4', 'I16': '<i2', 'I8': 'i1',
 ROWS = 16  # a buffer
 
 
+class NoCodes(Exception):
+    """Why a file cannot be spoken."""
+
+
 def read_safetensors(data, name):
     """The tensor `name`, else the only one of integers."""
     size = struct.unpack('<Q', data[:8])[0]
@@ -44,22 +49,21 @@ def read_safetensors(data, name):
         found = [key for key, value in tensors.items()
                  if value['dtype'] in DTYPES and len(value['shape']) > 1]
         if len(found) != 1:
-            raise ValueError('it has %d tensors that may be codes; name one '
-                             'with --tensor. It holds: %s' %
-                             (len(found), listed))
+            raise NoCodes('it has %d tensors that may be codes; name one '
+                          'with --tensor. It holds: %s' %
+                          (len(found), listed))
         name = found[0]
     if name not in tensors:
-        raise ValueError('it has no tensor %s. It holds: %s' % (name, listed))
+        raise NoCodes('it has no tensor %s. It holds: %s' % (name, listed))
     tensor = tensors[name]
     if tensor['dtype'] not in DTYPES:
-        raise ValueError('%s holds %s; codes are integers' %
-                         (name, tensor['dtype']))
+        raise NoCodes('%s holds %s; codes are integers' %
+                      (name, tensor['dtype']))
     dtype, shape = np.dtype(DTYPES[tensor['dtype']]), tensor['shape']
     begin, end = tensor['data_offsets']
     if end - begin != math.prod(shape) * dtype.itemsize or \
             not 0 <= begin <= end <= len(data) - 8 - size:
-        raise ValueError('%s does not fit in the file: a damaged safetensors '
-                         'file' % name)
+        raise NoCodes('%s does not fit in the file, is it damaged?' % name)
     return np.frombuffer(data, dtype, math.prod(shape),
                          8 + size + begin).reshape(shape)
 
@@ -68,42 +72,48 @@ def read_array(path, name):
     """What a file holds; its content says of which kind it is."""
     data = pathlib.Path(path).read_bytes()
     if data[:6] == b'\x93NUMPY':
-        return np.load(path, allow_pickle=False)
-    if data[8:9] == b'{':
-        try:
-            return read_safetensors(data, name)
-        except (KeyError, TypeError, AttributeError, struct.error,
-                json.JSONDecodeError) as error:
-            raise ValueError('a damaged safetensors file (%r)' % error)
-    raise ValueError('neither a .npy nor a .safetensors file. Save codes with '
-                     "numpy.save('codes.npy', codes.cpu().numpy())")
+        kind = '.npy'
+    elif data[8:9] == b'{':
+        kind = '.safetensors'
+    else:
+        raise NoCodes('neither a .npy nor a .safetensors file. Save codes with '
+                      "numpy.save('codes.npy', codes.cpu().numpy())")
+    try:
+        if kind == '.npy':
+            return np.load(io.BytesIO(data), allow_pickle=False)
+        return read_safetensors(data, name)
+    except NoCodes:
+        raise
+    except Exception as error:  # whatever a damaged file makes of a reader
+        raise NoCodes('cannot be read as a %s file, is it damaged? (%s)' %
+                      (kind, str(error) or type(error).__name__))
 
 
 def to_rows(array, order):
     """[frames, codebooks] of 16 bit, whatever `array` is."""
     shape = list(array.shape)
     if array.dtype.kind not in 'iu':
-        raise ValueError('it holds %s of shape %s; codes are integers (latents '
-                         'are for speak.sh)' % (array.dtype, shape))
+        raise NoCodes('it holds %s of shape %s; codes are integers (latents '
+                      'are for speak.sh)' % (array.dtype, shape))
     if array.ndim == 3 and shape[0] == 1:
         array = array[0]
         if order == 'auto' and array.shape[0] <= MOST:
             order = 'codebooks-first'  # as tokenizers give a batch of one
     if array.ndim != 2 or 0 in shape:
-        raise ValueError('its shape is %s; [codebooks, frames], [1, codebooks, '
-                         'frames] or [frames, codebooks] is expected' % shape)
+        raise NoCodes('its shape is %s; [codebooks, frames], [1, codebooks, '
+                      'frames] or [frames, codebooks] is expected' % shape)
     if order == 'auto':
         few = [n <= MOST for n in array.shape]
         if all(few):
-            raise ValueError(
+            raise NoCodes(
                 'its shape %s may be [codebooks, frames] or [frames, '
                 'codebooks]; say --order codebooks-first or --order '
                 'frames-first' % shape)
         order = 'codebooks-first' if few[0] else 'frames-first'
     rows = array.T if order == 'codebooks-first' else array
     if rows.shape[1] > MOST:
-        raise ValueError('its shape is %s, which is %d codebooks; Mimi has at '
-                         'most %d' % (shape, rows.shape[1], MOST))
+        raise NoCodes('its shape is %s, which is %d codebooks; Mimi has at '
+                      'most %d' % (shape, rows.shape[1], MOST))
     return rows
 
 
@@ -114,8 +124,8 @@ def check_range(rows):
                                         else False))
     if len(bad):
         frame, book = bad[0]
-        raise ValueError('frame %d has %d in stream %d; codes are 0 or more, '
-                         'and -1 is no token' % (frame, rows[frame, book], book))
+        raise NoCodes('frame %d has %d in stream %d; codes are 0 or more, '
+                      'and -1 is no token' % (frame, rows[frame, book], book))
     return np.ascontiguousarray(rows.astype('<u2'))
 
 
@@ -123,12 +133,12 @@ def read_codes(path, options):
     try:
         rows = to_rows(read_array(path, options.tensor), options.order)
         if options.drop >= rows.shape[1]:
-            raise ValueError('it has %d streams, and --drop leaves out %d' %
-                             (rows.shape[1], options.drop))
+            raise NoCodes('it has %d streams, and --drop leaves out %d' %
+                          (rows.shape[1], options.drop))
         return check_range(rows[:, options.drop:])
     except OSError as error:
         sys.exit('codes.py: %s' % error)
-    except (ValueError, EOFError) as error:
+    except NoCodes as error:
         sys.exit('codes.py: %s: %s' % (path, error))
 
 

@@ -410,7 +410,7 @@ class Codes(PipelineCase):
         arrays = {
             'float32|[8, 170]': codes.astype('<f4'),
             'bool': codes > 3,
-            'x.npy: Object arrays': np.array([{}, {}]),
+            '.npy|Object arrays': np.array([{}, {}]),
             '[2, 8, 170]': np.stack([codes, codes]),
             '[170]': codes[0],
             '[]': np.int64(3),
@@ -433,12 +433,17 @@ class Codes(PipelineCase):
         files = {
             'neither': b'PK\3\4 and so on, as torch.save writes it',
             'neither a': b'',
-            'damaged': good[:60],
-            'damaged ': good[:-1],
-            'damaged safe': good.replace(b'[8, 170]', b'[8, 171]'),
-            'damaged safet': good.replace(b'data_offsets', b'data_0ffsets'),
-            'x.npy': npy.read_bytes()[:-1],
-            'x.npy: ': npy.read_bytes()[:20],
+            '.safetensors file, is it damaged?': good[:60],
+            'codes does not fit': good[:-1],
+            'codes does not fit in': good.replace(b'[8, 170]', b'[8, 171]'),
+            'safetensors file, is it damaged?': good.replace(b'data_off',
+                                                             b'data_0ff'),
+            'is it damaged?': struct.pack('<Q', 12000) + b'{"a":' * 2000,
+            '.npy file, is it damaged?': npy.read_bytes()[:-1],
+            'npy file, is it damaged?': npy.read_bytes()[:20],
+            'file, is it damaged?': npy.read_bytes().replace(b'(170', b'(17['),
+            '.npy file, is it': npy.read_bytes().replace(b'(170, 8), }      ',
+                                                         b'(9999999999999,8)}'),
         }
         for words, data in files.items():
             with self.subTest(words):
