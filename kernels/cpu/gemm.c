@@ -78,7 +78,10 @@ load_weights (gconstpointer w, gsize i, gboolean bf16)
 
 /* A block of one panel for one or two positions: as fast as memory gives the
  * weights. The processor sees by itself what comes next; asking as well makes
- * it up to a tenth slower. */
+ * it up to a tenth slower, but for bfloat16 with AVX2, where widening takes as
+ * long as reading: 3 % faster. */
+#define BF16_AHEAD (VL == 8 ? 5120 : 0) /* weights */
+
 INLINE void
 tile_few (guint rows, gboolean bf16, const gfloat *x, gsize x_stride,
     gconstpointer w, guint k, gfloat *sums, gboolean first)
@@ -93,6 +96,9 @@ tile_few (guint rows, gboolean bf16, const gfloat *x, gsize x_stride,
     {
       vf wv = load_weights (w, (i + f) * 16 + v * VL, bf16);
 
+      if (BF16_AHEAD && bf16 && v == 0 && f % 2 == 0) /* once a line */
+        __builtin_prefetch (
+            (const guint16 *)w + (i + f) * 16 + BF16_AHEAD, 0, 3);
       UNROLL for (guint r = 0; r < rows; r++) acc[f][r][v] =
           v_fma (v_set1 (x[r * x_stride + i + f]), wv, acc[f][r][v]);
     }
