@@ -143,8 +143,13 @@ install_optional ()
   apt_get install -y --no-install-recommends "$1"
 }
 
+# MIMIDEC_NVCC names another one: that of CUDA 12, for a driver older than 580.
 find_nvcc ()
 {
+  if [ -n "${MIMIDEC_NVCC:-}" ]; then
+    command -v "$MIMIDEC_NVCC" || { say "MIMIDEC_NVCC: no program $MIMIDEC_NVCC"; return 1; }
+    return
+  fi
   for nvcc in "$nvcc_dir"/nvidia/cu13/bin/nvcc /usr/local/cuda/bin/nvcc; do
     [ ! -x "$nvcc" ] || { echo "$nvcc"; return; }
   done
@@ -157,6 +162,7 @@ find_nvcc ()
 fetch_nvcc ()
 {
   find_nvcc && return
+  [ -z "${MIMIDEC_NVCC:-}" ] || return 1
   say "Fetching nvcc from PyPI into $nvcc_dir"
   rm -rf "$nvcc_dir" "$nvcc_dir.part"
   # shellcheck disable=SC2086 # a list of words

@@ -4,9 +4,8 @@
 """check_cuda.py BENCH gates NETWORK... [--frames 750] [--precision fp32,tf32,bf16] [--storage F32]
 check_cuda.py BENCH goldens NAME... [--precision fp32,tf32,bf16]
 
-gates    SNR against the float64 oracle over all frames: at least 100, 60 and 40 dB; and the last ten
-         seconds (or the last half) within 1 dB of the first ten, so that no error grows.
-         (a minute: --frames 750)
+gates    SNR against the float64 oracle over all frames: at least 100, 60 and 40 dB; and, of 100 frames and
+         more, the last ten seconds (or the last half) within 1 dB of the first, so that no error grows
 goldens  entries of tests/reference/goldens/manifest.json: what upstream's packages computed
 
 NETWORK is one of make_checkpoint.py's, or demo (speech). Runs on whatever libcuda.so.1 is found: a GPU's,

@@ -1,231 +1,287 @@
 #!/usr/bin/env python3
-# Breaks the CUDA backend in one place after the other: tests must notice
+# Breaks the CUDA backend in one place after the other: a test has to notice
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""mutate.py BUILD [--only WORDS]
+"""mutate.py BUILD [--only KIND,...] [--sample N] [--seed N] [--name WORDS] [--capability 90] [--list]
 
-BUILD  a folder to work in: a copy of the sources is built there, once for each
-       mutant. Needs nvcc, but no GPU: the simulated one of tests/cudasim.
---only run the mutants whose names hold WORDS
+BUILD is a build of the project with its tests; no GPU is needed but the simulated one of tests/cudasim.
+Each mutant is one small mistake (mutants.py has them), and is caught when a test fails, crashes or hangs:
 
-Each mutant is one small mistake of a kind that has been made: a barrier, a
-dependency wait or a zero left out, an index one off, two addresses swapped, a
-copy too short, something that changes from step to step taken for constant. A
-mutant that all tests pass is reported and makes the exit status 1. `nowhere`
-is no mistake, and must pass.
+  host     slots, batches, graphs, saving, driver, streams: one C file compiled anew, tests linked with it
+  layout   where weights and state lie, how kernels are launched: the same
+  device   the kernels' sources, compiled anew to PTX (needs nvcc), which the simulator takes in place
+           of the program's own
+  barrier, fence, index, lane, sum, bound, value
+           one instruction of the PTX that the plugin loads, among those that ran
+
+--sample takes so many of each group (host, layout, device; the kinds of PTX together), the same ones for
+the same seed; without it, all. Exit status 1 when a mutant of a source is not caught, or its place is
+not there any more; when less than --least percent (90) of those of the PTX are caught (some are
+without effect); or when a test fails unchanged.
 """
 import argparse
+import collections
+import concurrent.futures
+import json
 import os
 import pathlib
-import shutil
+import random
+import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
-K = "kernels/cuda/"
-BARRIER = "  __syncthreads ();\n"
+import mutants
 
-# name, file, old, new, which of the places (0: the first), capability
-MUTANTS = [
-    ("nowhere", K + "gemm.cuh", "#pragma once", "#pragma once", 0, 90),
-    # barriers
-    ("no barrier before the norm's sums are read", K + "gemm.cuh",
-     "    __syncthreads ();\n    if (active) {\n      float sum", "    if (active) {\n      float sum", 0, 90),
-    ("no barrier after the norm's sums were read", K + "gemm.cuh",
-     "  __syncthreads (); /* the sums", "  /* the sums", 0, 90),
-    ("no barrier before the sums are stored", K + "gemm.cuh",
-     "    product.leave (x);\n  __syncthreads ();", "    product.leave (x);", 0, 90),
-    ("no warp barrier before staging", K + "gemm.cuh",
-     "      __syncwarp ();\n      stage<", "      stage<", 0, 90),
-    ("no warp barrier after staging", K + "gemm.cuh",
-     "mean, scale, x);\n      __syncwarp ();", "mean, scale, x);", 0, 90),
-    ("no barrier after the queries", K + "attention.cu", BARRIER, "", 0, 90),
-    ("no barrier before softmax", K + "attention.cu", BARRIER, "", 1, 90),
-    ("no barrier after softmax", K + "attention.cu", BARRIER, "", 2, 90),
-    ("no barrier before the values' sum", K + "attention.cu", BARRIER, "", 3, 90),
-    ("no barrier in the last convolution", K + "output.cu", BARRIER, "", 0, 90),
-    # programmatic dependent launch
-    ("no dependency wait in products", K + "gemm.cuh",
-     "  wait_for_inputs ();\n", "", 0, 90),
-    ("no dependency wait in attention", K + "attention.cu",
-     "  wait_for_inputs ();\n", "", 0, 90),
-    ("no dependency wait in the output", K + "output.cu",
-     "  wait_for_inputs ();\n", "", 0, 90),
-    ("no dependency wait in the front", K + "input.cu",
-     "  wait_for_inputs ();\n", "", 1, 90),
-    # what a stream sees of its past
-    ("window one short", K + "attention.cu",
-     "position + p.window > at", "position + p.window > at + 1", 0, 90),
-    ("a position of the future is seen", K + "attention.cu",
-     "position <= at &&", "position <= at + 1 &&", 0, 90),
-    ("ring starts one block late", K + "attention.cu",
-     "(block0 % p.ring_blocks)", "((block0 + 1) % p.ring_blocks)", 0, 90),
-    ("history: same parity read and written", K + "common.cuh",
-     "(~entry.frame & 1)", "(entry.frame & 1)", 0, 90),
-    ("a fresh stream hears the one before", K + "gemm.cuh",
-     "(tile > 0 || entry.frame > 0)", "true", 0, 90),
-    ("a fresh stream's output hears the one before", K + "output.cu",
-     "t >= 0 || entry.frame > 0", "true", 0, 90),
-    ("history of the wrong tile", K + "gemm.cuh",
-     "tile == p.tiles - 1", "tile == 0", 0, 90),
-    ("history one column off", K + "gemm.cuh",
-     "PAST + columns - H + j", "PAST + columns - H + j - 1", 0, 90),
-    ("position of the first frame for all", K + "gemm.cuh",
-     "position = entry.frame * p.times + t", "position = t", 0, 90),
-    # arithmetic
-    ("rotation the other way", K + "gemm.cuh", "d % 2 ? partner : -partner",
-     "d % 2 ? -partner : partner", 0, 90),
-    ("norm without its offset", K + "gemm.cuh",
-     "gain + offset", "gain", 0, 90),
-    ("ELU loses NaN", K + "common.cuh", "return x <= 0.0f ? below : x;",
-     "return x > 0.0f ? x : below;", 0, 90),
-    ("overflow is not reported", K + "gemm.cuh",
-     "  if (overflows (y))\n    atomicOr (p.status + index, 1u);\n", "", 0, 90),
-    ("status is not cleared", K + "input.cu",
-     "    p.status[blockIdx.x] = 0;\n", "", 0, 90),
-    ("low halves are left out", K + "matrix.cuh",
-     "if (PRODUCTS > 2)\n                multiply", "if (PRODUCTS > 3)\n                multiply", 0, 90),
-    ("fragment rows swapped", K + "matrix.cuh",
-     "sums[(b * 16 + i / 2 * 8 + row)", "sums[(b * 16 + (1 - i / 2) * 8 + row)",
-     0, 90),
-    ("16 bits: rounded down", K + "output.cu", "__float2int_rn", "__float2int_rd",
-     0, 90),
-    ("fade-in forgets where it is", K + "output.cu",
-     "entry.fade_position + sample", "(unsigned long long) sample", 0, 90),
-    # the host
-    ("padding keeps who sat there", K + "backend.c",
-     "    batch->entries[i].state = 0; /*", "    (void)0; /*", 0, 90),
-    ("frames are not counted", K + "backend.c", "    slot->frame++;\n", "", 0, 90),
-    ("reset is forgotten", K + "backend.c", "    slot->frame = 0;\n  entry",
-     "    (void)0;\n  entry", 0, 90),
-    ("weights: the copy is short", K + "pack.c",
-     "(self->memory, pack.bytes->data, self->size)",
-     "(self->memory, pack.bytes->data, self->size / 2)", 0, 90),
-    ("PCM: the copy is short", K + "backend.c", "MIMI_FRAME_SAMPLES * (items",
-     "(MIMI_FRAME_SAMPLES - 1) * (items", 0, 90),
-    ("state: the copy is short", K + "backend.c", "(s->state, own, size)",
-     "(s->state, own, size / 2)", 0, 90),
-    ("a graph keeps one entry's place", K + "frame.c",
-     "args->n_entries = entries;", "args->n_entries = 1;", 0, 90),
-    ("two histories in one place", K + "frame.c",
-     "2 * n->channels[i + 1] * (n->residual_kernel - 1)", "32", 0, 90),
-    ("scratch of a neighbour", K + "frame.c",
-     "args->in_stride = args->out_stride = l->frame->scratch_length;",
-     "args->in_stride = args->out_stride = l->frame->scratch_length - 32;", 0,
-     90),
-    ("a wait is left out", K + "backend.c",
-     "&&\n       CHECK (cuda, error, StreamSynchronize, (self->stream));", ";",
-     0, 90),
-    # the portable way to multiply
-    ("lanes: groups are not summed", K + "lanes.cuh",
-     "    sum_groups<16> (acc, rows / 2, first, count);\n", "", 0, 75),
-    ("lanes: a tap off", K + "lanes.cuh", "window[LEAD - H + tap + t]",
-     "window[LEAD - H + (TAPS > 1 ? 1 - tap % 2 : 0) + t]", 0, 75),
-    ("lanes: channels of a neighbour", K + "lanes.cuh", "r = r0 + group",
-     "r = r0 + (group ^ 1)", 0, 75),
-]
-
-# Programs and what to run of them; the first that fails is enough.
+TOP = pathlib.Path(__file__).resolve().parents[2]
+KERNELS = TOP / "kernels"
+SOURCES = {"host": mutants.HOST, "layout": mutants.LAYOUT, "device": mutants.DEVICE}
+# Program, arguments, thoroughness of the simulator; the first that fails is enough, so the quick ones come first.
 TESTS = [
-    ("test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "full"),
-    ("test-cuda-batch", [], "fast"),
-    ("test-state", [], "fast"),
-    ("test-cuda-failures", ["-p", "/cuda/running/steady"], "fast"),
+    ("tests/kernels/test-stream", [], "off"),
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "fast"),
+    ("tests/cuda/test-cuda-bus", [], "off"),
+    ("tests/cuda/test-cuda-failures", [], "off"),
+    ("tests/kernels/test-state", ["-p", "/state/cuda"], "off"),
+    ("tests/cuda/test-cuda-batch", [], "off"),
 ]
-TARGETS = ["tests/cuda/test-cuda-oracle", "tests/cuda/test-cuda-batch",
-           "tests/kernels/test-state", "tests/cuda/test-cuda-failures",
-           "tests/cudasim/libcuda.so.1", "tests/cuda/tiny.oracle",
-           "tests/kernels/tiny-pocket.safetensors",
-           "tests/kernels/tinyfull-moshi.safetensors",
-           "tests/kernels/pocket2m-pocket.safetensors"]
+# Of kernels: one test with every check, then what batches are.
+KERNEL_TESTS = [
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "full"),
+    ("tests/cuda/test-cuda-batch", [], "off"),
+]
 
 
-def find(text, old, which):
+class Bench:
+    """A build, and running its tests with something changed."""
+
+    def __init__(self, build, capability, timeout):
+        self.build, self.capability, self.timeout = build, capability, timeout
+        with open(build / "compile_commands.json") as f:
+            self.compile = {(build / c["file"]).resolve(): c["command"] for c in json.load(f)}
+        self.link = {}
+
+    def environment(self, check, **more):
+        build = self.build
+        return dict(os.environ, LD_LIBRARY_PATH=str(build / "tests/cudasim"), CUDASIM_CC=str(self.capability),
+                    CUDASIM_QUIET="1", CUDASIM_CHECK=check, MIMI_TEST_CUDA="1",
+                    MIMI_TEST_CHECKPOINTS=str(build / "tests/kernels"), MIMI_TEST_ORACLES=str(build / "tests/cuda"),
+                    MIMI_TEST_GOLDENS=str(TOP / "tests/reference/goldens"), **more)
+
+    def run(self, program, arguments, check, **more):
+        """None if the test passes, else what it did."""
+        try:
+            code = subprocess.run([program, *arguments], env=self.environment(check, **more), timeout=self.timeout,
+                                  cwd=self.build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL).returncode
+        except subprocess.TimeoutExpired:
+            return "hangs"
+        return None if code == 0 else "fails" if code > 0 else "crashes"
+
+    def first_failure(self, tests, programs=None, **more):
+        for program, arguments, check in tests:
+            path = (programs or {}).get(program, self.build / program)
+            what = self.run(path, arguments, check, **more)
+            if what:
+                return f"{os.path.basename(program)} {what}"
+        return None
+
+    def links(self, program):
+        """The command that links a program."""
+        if program not in self.link:
+            text = subprocess.run(["ninja", "-C", self.build, "-t", "commands", "-s", program], check=True,
+                                  capture_output=True, text=True).stdout
+            self.link[program] = text.strip().split("\n")[-1]
+        return shlex.split(self.link[program])
+
+    def rebuild(self, file, text, folder):
+        """Programs whose copy of one C file is this text: its object comes before the library's."""
+        source = folder / file.name
+        source.write_text(text)
+        command = shlex.split(self.compile[file])
+        drop = {"-MD", "-Werror"}
+        out, skip = [], False
+        for word in command:
+            if skip or word in drop:
+                skip = False
+            elif word in ("-MQ", "-MF", "-o", "-c"):
+                skip = True
+            else:
+                out.append(word)
+        subprocess.run([*out, "-w", "-iquote", str(file.parent), "-o", str(folder / "changed.o"), "-c", str(source)],
+                       check=True, cwd=self.build)
+        programs = {}
+        for program, _, _ in TESTS:
+            words = self.links(program)
+            target = folder / os.path.basename(program)
+            words[words.index("-o") + 1] = str(target)
+            words.insert(words.index("-o") + 2, str(folder / "changed.o"))
+            subprocess.run(words, check=True, cwd=self.build)
+            programs[program] = target
+        return programs
+
+    def ptx(self, file, text, folder):
+        """The kernels with one file changed, for CUDASIM_IMAGE."""
+        sources = folder / "cuda"
+        sources.mkdir()
+        for path in file.parent.iterdir():
+            if path.suffix in (".cu", ".cuh", ".h"):
+                (sources / path.name).write_text(text if path == file else path.read_text())
+        out = folder / "kernels.ptx"
+        subprocess.run([nvcc_of(self.build), "-ptx", "-std=c++17", f"-arch=compute_{self.capability}", "-o", out,
+                        sources / "kernels.cu"], check=True)
+        return out
+
+
+def nvcc_of(build):
+    options = json.loads(subprocess.run(["meson", "introspect", "--buildoptions", build], check=True,
+                                        capture_output=True, text=True).stdout)
+    named = next((o["value"] for o in options if o["name"] == "nvcc"), "")
+    return named or ("nvcc" if not os.path.exists("/usr/local/cuda/bin/nvcc") else "/usr/local/cuda/bin/nvcc")
+
+
+def change(text, old, new, which=0):
     at = -1
     for _ in range(which + 1):
         at = text.find(old, at + 1)
         if at < 0:
-            return at
-    return at
+            return None
+    return text[:at] + new + text[at + len(old):]
 
 
-def build(folder):
-    return subprocess.run(["ninja", "-C", folder, *TARGETS],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True)
-
-
-def first_failure(source, folder, capability):
-    env = dict(os.environ, LD_LIBRARY_PATH=str(folder / "tests/cudasim"),
-               CUDASIM_CC=str(capability), CUDASIM_QUIET="1", MIMI_TEST_CUDA="1",
-               MIMI_TEST_CHECKPOINTS=str(folder / "tests/kernels"),
-               MIMI_TEST_ORACLES=str(folder / "tests/cuda"),
-               MIMI_TEST_GOLDENS=str(source / "tests/reference/goldens"))
-    for program, arguments, check in TESTS:
-        where = "kernels" if program == "test-state" else "cuda"
+def try_source(bench, kind, mutant):
+    """(whether it was caught, what happened)"""
+    name, file, old, new, *which = mutant
+    path = (KERNELS / file).resolve()
+    text = change(path.read_text(), old, new, *which)
+    if text is None:
+        return False, f"{file} has no such place any more"
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
         try:
-            result = subprocess.run(
-                [folder / "tests" / where / program, *arguments], timeout=300,
-                env=dict(env, CUDASIM_CHECK=check), stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
-            return program + " (hangs)"
-        if result.returncode:
-            return program
-    return None
+            if kind == "device":
+                failure = bench.first_failure(KERNEL_TESTS, CUDASIM_IMAGE=str(bench.ptx(path, text, folder)))
+            else:
+                failure = bench.first_failure(TESTS, bench.rebuild(path, text, folder))
+        except subprocess.CalledProcessError as e:
+            return False, f"does not build ({e})"
+    return failure is not None, failure or "all pass"
+
+
+def choose(piles, sample, seed):
+    """As many from each pile as from the others, while there are some."""
+    rng = random.Random(seed)
+    piles = [list(p) for p in piles]
+    for pile in piles:
+        rng.shuffle(pile)
+    chosen = []
+    while len(chosen) < sample and any(piles):
+        for pile in piles:
+            if pile and len(chosen) < sample:
+                chosen.append(pile.pop())
+    return chosen
+
+
+def run_sources(bench, o):
+    wrong = []
+    for kind, table in SOURCES.items():
+        if kind not in o.only:
+            continue
+        table = [m for m in table if o.name in m[0]]
+        chosen = choose([table], o.sample or len(table), o.seed)
+
+        def attempt(m):
+            begin = time.monotonic()
+            return m, *try_source(bench, kind, m), time.monotonic() - begin
+
+        with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+            for m, caught, what, took in pool.map(attempt, chosen):
+                print(f"{'caught' if caught else 'NOT CAUGHT'}: {kind}, {m[0]}: {what}, {took:.0f} s", flush=True)
+                if not caught:
+                    wrong.append(m[0])
+        print(f"{kind}: {len(chosen)} of {len(table)} tried", flush=True)
+    return wrong
+
+
+def run_ptx(bench, o):
+    """The share that was caught, in percent."""
+    kinds = [k for k in mutants.PTX if k in o.only]
+    program, arguments, check = KERNEL_TESTS[0]
+    with tempfile.TemporaryDirectory() as folder:
+        dump, ran_file = os.path.join(folder, "image.ptx"), os.path.join(folder, "lines")
+        if bench.run(bench.build / program, arguments, check, CUDASIM_DUMP=dump, CUDASIM_LINES=ran_file):
+            sys.exit(f"{program} fails with nothing changed")
+        with open(dump) as f:
+            lines = f.read().split("\n")
+        with open(ran_file) as f:
+            ran = {int(n): int(c) for n, c in (r.split() for r in f)}
+        piles = collections.defaultdict(list)
+        for m in mutants.find_in_ptx(lines, ran):
+            if m[0] in kinds:
+                piles[m[0]].append(m)
+        every = sum(map(len, piles.values()))
+        chosen = choose(piles.values(), o.sample or every, o.seed)
+        print(f"PTX: {len(chosen)} of {every} tried", flush=True)
+
+        def attempt(m):
+            kind, number, text, _ = m
+            path = os.path.join(folder, f"{kind}-{number}.ptx")
+            with open(path, "w") as f:
+                f.write("\n".join(lines[:number - 1] + [text] + lines[number:]))
+            failure = bench.first_failure(KERNEL_TESTS[:1], CUDASIM_IMAGE=path)
+            os.unlink(path)
+            return m, failure
+
+        count, caught = collections.Counter(), collections.Counter()
+        with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+            for (kind, number, text, kernel), failure in pool.map(attempt, chosen):
+                count[kind] += 1
+                caught[kind] += failure is not None
+                if not failure:
+                    print(f"survived: {kind}, {kernel}, line {number}: {lines[number - 1].strip()} -> "
+                          f"{text.strip() or '(nothing)'}", flush=True)
+    for kind in kinds:
+        if count[kind]:
+            print(f"{kind}: {caught[kind]} of {count[kind]} caught")
+    n = sum(count.values())
+    return 100 * sum(caught.values()) / n if n else 100
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    top = pathlib.Path(__file__).resolve().parents[2]
-    source = options.build.resolve() / "source"
-    folder = options.build.resolve() / "build"
+    every = [*SOURCES, *mutants.PTX]
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("build", type=pathlib.Path)
+    p.add_argument("--only", type=lambda t: t.split(","), default=every)
+    p.add_argument("--sample", type=int)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--name", default="", help="of those of sources: whose names hold this")
+    p.add_argument("--capability", type=int, default=90)
+    p.add_argument("--least", type=float, default=90)
+    p.add_argument("--timeout", type=int, default=300)
+    p.add_argument("--jobs", type=int, default=os.cpu_count())
+    p.add_argument("--list", action="store_true")
+    o = p.parse_args()
+    unknown = [k for k in o.only if k not in every]
+    if unknown:
+        p.error(f"no such kind: {unknown[0]}")
+    if o.list:
+        for kind, table in SOURCES.items():
+            for name, file, *_ in table:
+                print(f"{kind}: {name} ({file})")
+        return 0
 
-    shutil.rmtree(source, ignore_errors=True)
-    source.mkdir(parents=True)
-    files = subprocess.run(["git", "-C", top, "ls-files", "-z"], check=True,
-                           capture_output=True, text=True).stdout.split("\0")
-    for name in filter(None, files):
-        if (top / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(top / name, source / name)
-
-    bad, ran, configured = [], 0, None
-    for name, file, old, new, which, capability in MUTANTS:
-        if options.only not in name:
-            continue
-        ran += 1
-        begin = time.monotonic()
-        if configured != capability:
-            again = ["--reconfigure"] if folder.exists() else []
-            subprocess.run(
-                ["meson", "setup", folder, source, *again, "-Dcuda=enabled",
-                 f"-Dcuda-architectures=ptx{capability}"], check=True,
-                stdout=subprocess.DEVNULL)
-            configured = capability
-        text = (top / file).read_text()
-        at = find(text, old, which)
-        if at < 0:
-            bad.append(name)
-            print(f"{name}: {file} has no such place any more", flush=True)
-            continue
-        (source / file).write_text(text[:at] + new + text[at + len(old):])
-        result = build(folder)
-        if result.returncode:
-            sys.exit(f"{name}: does not build\n{result.stdout[-3000:]}")
-        failed = first_failure(source, folder, capability)
-        (source / file).write_text(text)
-        good = (failed is None) == (old == new)
-        if not good:
-            bad.append(name)
-        print(f"{'ok' if good else 'NOT NOTICED' if old != new else 'FAILS'}: "
-              f"{name}: {failed or 'all pass'}, "
-              f"{time.monotonic() - begin:.0f} s", flush=True)
-    print(f"{ran} mutants, {len(bad)} wrong" + "".join(f"\n  {b}" for b in bad))
-    sys.exit(bool(bad) or not ran)
+    bench = Bench(o.build.resolve(), o.capability, o.timeout)
+    failure = bench.first_failure(TESTS)
+    if failure:
+        sys.exit(f"{failure} with nothing changed")
+    wrong = run_sources(bench, o)
+    share = 100.0
+    if any(k in o.only for k in mutants.PTX):
+        share = run_ptx(bench, o)
+        print(f"PTX: {share:.0f} % caught, at least {o.least:.0f} are wanted")
+    print(f"{len(wrong)} mutants of sources not caught" + "".join(f"\n  {w}" for w in wrong))
+    return 1 if wrong or share < o.least else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -213,6 +213,7 @@ test_timed (void)
   guint8 *rows;
   gfloat pcm[2][SAMPLES];
   guint64 warm;
+  gint64 start = 0;
   guint i;
 
   g_assert_no_error (error);
@@ -225,6 +226,7 @@ test_timed (void)
     stream = mimi_stream_new (i ? timed : plain, 1, &error);
     mimi_stream_set_rows (stream, &format, &error);
     mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+    start = g_get_monotonic_time ();
     mimi_stream_decode (stream, rows, 1, pcm[i], &result, &error);
     g_assert_no_error (error);
     mimi_stream_free (stream);
@@ -232,6 +234,10 @@ test_timed (void)
   g_assert_cmpmem (pcm[0], sizeof pcm[0], pcm[1], sizeof pcm[1]);
   mimi_decoder_get_info (timed, &info);
   g_assert_cmpuint (info.device_ns, >, warm);
+  /* it did not take longer than the wait for it; a clock ticks in whole
+   * microseconds */
+  g_assert_cmpuint (info.device_ns - warm, <=,
+      1000 * (guint64)(g_get_monotonic_time () - start + 2));
   mimi_decoder_unref (plain);
   mimi_decoder_unref (timed);
   mimi_model_unref (model);
