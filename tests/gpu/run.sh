@@ -18,6 +18,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$top" || exit 1
 . pipelines/setup.sh
 
+begin=$SECONDS
 folder=$top/build-carry total=345 small=no
 while [ $# -gt 0 ]; do
   case $1 in
@@ -115,7 +116,6 @@ export MIMI_TEST_GOLDENS=$top/tests/reference/goldens
 
 # ---------------------------------------------------------------- sections
 
-begin=$SECONDS
 status=0
 names=()
 declare -A result
