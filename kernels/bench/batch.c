@@ -217,6 +217,42 @@ measure_both (const BenchOptions *options, MimiDecoder *decoder,
   return good;
 }
 
+/* The launches are shared by chance, so there is no step whose device time
+ * could be told. */
+static gboolean
+measure_apart (
+    const BenchOptions *options, MimiDecoder *decoder, guint n, GError **error)
+{
+  const MimiNetwork *net = mimi_decoder_get_network (decoder);
+  Crowd crowd;
+  BenchApart apart;
+  MimiRows rows;
+  gchar *data;
+  gboolean good;
+
+  if (!bench_find_rows (options, net, NULL, &rows, error))
+    return FALSE;
+  data = bench_make_rows (&rows, net, ROWS);
+  good = crowd_init (&crowd, options, decoder, &rows, n, FALSE, error) &&
+         bench_apart (options, decoder, crowd.streams, n, data,
+             mimi_rows_get_size (&rows), &apart, error);
+  crowd_clear (&crowd);
+  g_free (data);
+  if (!good)
+    return FALSE;
+
+#define EACH(what) ((gdouble)(apart.after.what - apart.before.what))
+  g_print ("| %u | threads | - | - | %.4f | %.4f | %.0f | %.0f | %.2f | %.2f | "
+           "%.0f | %.0f | %u |\n",
+      n, apart.median * 1e3, apart.p99 * 1e3, apart.frames / apart.total,
+      apart.frames / apart.total * FRAME_SECONDS,
+      EACH (launches) * n / apart.frames, EACH (waits) * n / apart.frames,
+      EACH (bytes_up) / apart.frames, EACH (bytes_down) / apart.frames,
+      apart.frames / n);
+#undef EACH
+  return TRUE;
+}
+
 /* NULL: this one does not measure it. */
 static MimiDecoder *
 get_timed (const BenchOptions *options, MimiModel *model)
@@ -282,6 +318,11 @@ bench_check_batches (const BenchOptions *options, GError **error)
     good = parse_size (sizes[i] ? sizes[i] : "", &n, error);
   for (i = 0; good && (states[i] || i == 0); i++)
     good = parse_state (states[i] ? states[i] : "", &host, error);
+  if (good && options->apart && (!options->batch || options->state)) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+        "--apart needs --batch, and leaves the state on the device");
+    good = FALSE;
+  }
   if (good && !options->batch && i > 1) {
     g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
         "--state %s: both in one run need --batch", options->state);
@@ -304,7 +345,7 @@ bench_batches (const BenchOptions *options, MimiModel *model,
   guint n;
 
   mimi_decoder_get_info (decoder, &info);
-  if (g_str_equal (info.backend, "cuda"))
+  if (g_str_equal (info.backend, "cuda") && !options->apart)
     timed = get_timed (options, model);
   g_print ("decodes on   %s, %s; weights %.1f MB, state of a stream %.3f MB\n\n"
            "| streams | state | device ms | p99 | wall ms | p99 | frames/s | "
@@ -316,7 +357,9 @@ bench_batches (const BenchOptions *options, MimiModel *model,
     for (guint j = 0; good && states[j]; j++)
       good = parse_size (sizes[i], &n, error) &&
              parse_state (states[j], &host, error) &&
-             measure_both (options, decoder, timed, n, host, error);
+             (options->apart
+                     ? measure_apart (options, decoder, n, error)
+                     : measure_both (options, decoder, timed, n, host, error));
   if (timed)
     mimi_decoder_unref (timed);
   g_strfreev (sizes);

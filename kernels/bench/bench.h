@@ -9,7 +9,7 @@ typedef struct {
   gchar *config, *backend, *precision, *input, *output, *trace, *state, *batch;
   gint cuda_device, threads, frames, codebooks, chunk, cpu, dims;
   gdouble seconds;
-  gboolean denormalized, s16;
+  gboolean denormalized, s16, apart;
 
   MimiDecoderOptions decoder; /* what the names above say */
 } BenchOptions;
@@ -39,5 +39,15 @@ gboolean bench_measure (
  * which measures the device's time. */
 gboolean bench_batches (const BenchOptions *options, MimiModel *model,
     MimiDecoder *decoder, GError **error);
+/* apart.c: the same, each stream in a thread of its own. */
+typedef struct {
+  guint frames;        /* of all streams */
+  gdouble total;       /* seconds */
+  gdouble median, p99; /* seconds that a caller waited for a frame */
+  MimiDecoderInfo before, after;
+} BenchApart;
+gboolean bench_apart (const BenchOptions *options, MimiDecoder *decoder,
+    MimiStream *const *streams, guint n, const gchar *data, gsize row_size,
+    BenchApart *apart, GError **error);
 /* Whether a list of sizes, or of places for the state, can be read. */
 gboolean bench_check_batches (const BenchOptions *options, GError **error);

@@ -122,6 +122,9 @@ main (int argc, char **argv)
         "measure so many streams of one decoder, stepping together: 1 to 1024, "
         "or a list as 1,8,64",
         "N[,N...]" },
+    { "apart", 0, 0, G_OPTION_ARG_NONE, &o.apart,
+        "with --batch: each stream in a thread of its own, as elements are",
+        NULL },
     { "cpu", 0, 0, G_OPTION_ARG_INT, &o.cpu, "stay on this processor", "N" },
     { "input", 'i', 0, G_OPTION_ARG_FILENAME, &o.input,
         "decode this file instead of measuring: rows of latents (.f32, .f16) "

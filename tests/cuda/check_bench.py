@@ -37,6 +37,8 @@ for sizes in ("0", "1025", "", "1,", "1,x", "-3", "2.5"):
     refused("from 1 to 1024", "--batch", sizes)
 refused("expected device, host", "--batch", "1", "--state", "up")
 refused("need --batch", "--state", "device,host")
+refused("needs --batch", "--apart")
+refused("leaves the state", "--apart", "--batch", "2", "--state", "host")
 refused("expected fp32, tf32 or bf16", "--precision", "fp64")
 refused("expected auto, cpu or cuda", "--backend", "gpu")
 refused("no CUDA device 7", "--backend", "cuda", "--cuda-device-id", "7")
@@ -57,6 +59,11 @@ for r in table:
         check((up, down) == (round(ENTRY * entries / n + ROW), F32 + STATUS), f"{up} bytes up, {down} down")
     check(0 < float(r["device"]) <= float(r["device99"]) and 0 < float(r["wall"]) <= float(r["wall99"]), "times")
     check(int(r["steps"]) >= 1, f"{r['steps']} steps")
+for r in rows("--backend", "cuda", "--batch", "1,5", "--apart", "--frames", "3"):
+    n = int(r["streams"])
+    check(r["state"] == "threads" and int(r["steps"]) >= 1 and float(r["rate"]) > 0, f"{n} threads, {r['steps']} frames each")
+    check(1 <= float(r["launches"]) <= n and r["launches"] == r["waits"], f"{r['launches']} launches for a frame of each")
+    check(int(r["down"]) == F32 + STATUS, f"{r['down']} bytes down")
 r = rows("--backend", "cuda", "--batch", "1", "--frames", "1", "--s16", "--precision", "bf16")[0]
 check(int(r["down"]) == S16 + STATUS, "16 bits: half the PCM")
 r = rows("--backend", "cpu", "--batch", "2", "--frames", "3", "--state", "host")[0]

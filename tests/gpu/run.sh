@@ -192,11 +192,12 @@ compare ()
 
 others='pocket18m-pocket pocket2m-pocket full-moshi' network=pocket
 sizes=1,2,4,8,16,32,64,128,256,512,1024 few_sizes=1,64,1024 host_sizes=1,16
+threads=1,16,256
 seconds=0.7 frames=1000 device=cuda
 gates='pocket pocket18m pocket2m tiny tinyfull demo --frames 750' only='' only_batch=''
 golden_names='tiny tiny-erf pocket pocket18m pocket2m tinyfull-8'
 if [ $small = yes ]; then
-  others='' network=tiny sizes=1,3 few_sizes=1 host_sizes=1 seconds=0.1 frames=2
+  others='' network=tiny sizes=1,3 few_sizes=1 host_sizes=1 threads=3 seconds=0.1 frames=2
   device=cpu gates='tiny --frames 4 --precision fp32,bf16' only='-p /cuda/fp32/tiny-pocket'
   only_batch='-p /cuda/batch/reuse' golden_names=tiny
 fi
@@ -215,6 +216,7 @@ section batch 40 "$work/bin/test-cuda-batch" $only_batch
 section state 30 "$work/bin/test-state"
 if [ -n "$model" ]; then
   section bench-fp32 70 measure --batch $sizes "$model"
+  section bench-threads 30 measure --batch $threads --apart "$model"
   section bench-state 30 measure --batch $host_sizes --state device,host "$model"
 else
   absent bench-fp32 "no $network-pocket.safetensors, and no numpy to make it"
@@ -282,6 +284,7 @@ card=$(sed -n 's/^decodes on *cuda, \(.*\); weights.*/\1/p' "$out/card.log" 2>/d
   printf '| section | result |\n|---|---|\n'
   for name in "${names[@]}"; do printf '| %s | %s |\n' "$name" "${result[$name]}"; done
   table bench-fp32 "mimi-bench, $network, fp32"
+  table bench-threads 'Each stream in a thread of its own, as elements are'
   table bench-state 'State on the device, and passed in and out at every frame'
   table torch-fp32 "PyTorch, the same step of the same checkpoint, fp32"
   table torch-batch 'PyTorch, batches, fp32'
