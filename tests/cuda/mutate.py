@@ -41,10 +41,12 @@ TESTS = [
     ("tests/kernels/test-stream", [], "off"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "fast"),
     ("tests/cuda/test-cuda-bus", [], "off"),
-    ("tests/cuda/test-cuda-failures", [], "off"),
-    ("tests/kernels/test-state", ["-p", "/state/cuda"], "off"),
     ("tests/cuda/test-cuda-batch", [], "off"),
+    ("tests/kernels/test-state", ["-p", "/state/cuda"], "off"),
+    ("tests/cuda/test-cuda-failures", [], "off"),
 ]
+# Which of them comes first, where that is not the first one.
+NEAREST = {"cuda/state.c": "test-state", "cuda/driver.c": "test-cuda-failures"}
 # Of kernels: one test with every check, then what batches are.
 KERNEL_TESTS = [
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "full"),
@@ -162,7 +164,8 @@ def try_source(bench, kind, mutant):
             if kind == "device":
                 failure = bench.first_failure(KERNEL_TESTS, CUDASIM_IMAGE=str(bench.ptx(path, text, folder)))
             else:
-                failure = bench.first_failure(TESTS, bench.rebuild(path, text, folder))
+                tests = sorted(TESTS, key=lambda t: not t[0].endswith(NEAREST.get(file, "/")))
+                failure = bench.first_failure(tests, bench.rebuild(path, text, folder))
         except subprocess.CalledProcessError as e:
             return False, f"does not build ({e})"
     return failure is not None, failure or "all pass"
