@@ -110,6 +110,9 @@ static const Opening openings[] = {
       FALSE },
   { "memory-all", "CUDASIM_FAIL=alloc:1+", -1, MIMI_ERROR_NO_MEMORY, "memory",
       TRUE },
+  /* one kernel of a capture: the rest is no graph to be used */
+  { "launch-5", "CUDASIM_FAIL=launch:5", -1, MIMI_ERROR_DEVICE, "failed",
+      FALSE },
   { "launch", "CUDASIM_FAIL=launch:1+", -1, MIMI_ERROR_DEVICE, "failed", TRUE },
   { "sync", "CUDASIM_FAIL=sync:1+", -1, MIMI_ERROR_DEVICE,
       "cuStreamSynchronize failed", TRUE },
