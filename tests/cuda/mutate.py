@@ -40,6 +40,7 @@ SOURCES = {"host": mutants.HOST, "layout": mutants.LAYOUT, "device": mutants.DEV
 TESTS = [
     ("tests/kernels/test-stream", [], "off"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "fast"),
+    ("tests/cuda/test-cuda-bus", ["-p", "/cuda/bus/codes"], "fast"),
     ("tests/cuda/test-cuda-bus", [], "off"),
     ("tests/cuda/test-cuda-batch", [], "off"),
     ("tests/kernels/test-state", ["-p", "/state/cuda"], "off"),
@@ -113,7 +114,7 @@ class Bench:
         subprocess.run([*out, "-w", "-iquote", str(file.parent), "-o", str(folder / "changed.o"), "-c", str(source)],
                        check=True, cwd=self.build)
         programs = {}
-        for program, _, _ in TESTS:
+        for program in {t[0] for t in TESTS}:
             words = self.links(program)
             target = folder / os.path.basename(program)
             words[words.index("-o") + 1] = str(target)
