@@ -222,6 +222,9 @@ pack_codebooks (MimiCpu *cpu, const MimiWeights *w)
         mimi_tensor_read (&w->rest_proj, (guint64)n * dim, dim, row + dim);
     }
   }
+  cpu->code_proj.bf16 =
+      w->first_proj.dtype == MIMI_DTYPE_BF16 &&
+      (!w->rest_proj.data || w->rest_proj.dtype == MIMI_DTYPE_BF16);
   pack_values (arena, &cpu->code_proj, FEW, width, 2 * dim, proj,
       linear_order (2 * dim));
   g_free (proj);
