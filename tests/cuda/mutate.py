@@ -60,6 +60,7 @@ class Bench:
 
     def __init__(self, build, capability, timeout):
         self.build, self.capability, self.timeout = build, capability, timeout
+        self.took = {}  # of a test that passed with nothing changed, seconds
         with open(build / "compile_commands.json") as f:
             self.compile = {(build / c["file"]).resolve(): c["command"] for c in json.load(f)}
         self.link = {}
@@ -72,13 +73,16 @@ class Bench:
                     MIMI_TEST_GOLDENS=str(TOP / "tests/reference/goldens"), **more)
 
     def run(self, program, arguments, check, **more):
-        """None if the test passes, else what it did."""
+        """None if the test passes, else what it did; it hangs if it takes ten times as long as it did unchanged."""
+        name, begin = (os.path.basename(program), *arguments, check), time.monotonic()
+        limit = min(self.timeout, 30 + 10 * self.took.get(name, self.timeout))
         try:
-            code = subprocess.run([program, *arguments], env=self.environment(check, **more), timeout=self.timeout,
+            code = subprocess.run([program, *arguments], env=self.environment(check, **more), timeout=limit,
                                   cwd=self.build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL).returncode
         except subprocess.TimeoutExpired:
             return "hangs"
+        self.took.setdefault(name, time.monotonic() - begin)
         return None if code == 0 else "fails" if code > 0 else "crashes"
 
     def first_failure(self, tests, programs=None, **more):
@@ -261,7 +265,7 @@ def main():
     p.add_argument("--name", default="", help="of those of sources: whose names hold this")
     p.add_argument("--capability", type=int, default=90)
     p.add_argument("--least", type=float, default=90)
-    p.add_argument("--timeout", type=int, default=300)
+    p.add_argument("--timeout", type=int, default=600)
     p.add_argument("--jobs", type=int, default=os.cpu_count())
     p.add_argument("--list", action="store_true")
     o = p.parse_args()

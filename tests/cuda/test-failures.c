@@ -98,6 +98,8 @@ static const Opening openings[] = {
       MIMI_ERROR_NO_DEVICE, "cuGetErrorString|or newer", TRUE },
   { "old-device", "CUDASIM_CC=70", -1, MIMI_ERROR_NO_DEVICE,
       "no usable GPU|7.0|7.5", TRUE },
+  { "older-device", "CUDASIM_CC=61", -1, MIMI_ERROR_NO_DEVICE,
+      "no usable GPU|6.1|7.5", TRUE },
   { "which-device", "CUDASIM_DEVICES=2", 3, MIMI_ERROR_NO_DEVICE,
       "no CUDA device 3|sees 2", FALSE },
   { "memory-1", "CUDASIM_FAIL=alloc:1", -1, MIMI_ERROR_NO_MEMORY,
