@@ -57,7 +57,7 @@ static void
 assert_good (const gchar *json, gsize size, guint n)
 {
   GBytes *bytes = make (json, size);
-  GHashTable *entries;
+  GHashTable *entries = NULL;
   GError *error = NULL;
   gsize length;
   gconstpointer data = g_bytes_get_data (bytes, &length);
