@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* Cycles from the last arrival to the first that goes on; with the 200 that
+ * stores to other blocks take, what a release and acquire was seen to cost. */
+#define CLUSTER_BARRIER 180
+
 static void
 join (guint32 *into, const guint32 *from, guint n)
 {
@@ -104,7 +108,8 @@ sim_barrier (SimWarp *w, const SimIns *ins, guint id, guint threads,
   bar->red_sum += voted;
   /* With a number of threads, whole warps are counted. */
   bar->arrived += threads ? SIM_LANES : (guint)__builtin_popcount (w->mask);
-  bar->horizon = MAX (bar->horizon, w->horizon);
+  /* Loads on their way to registers hold nobody up. */
+  bar->horizon = MAX (bar->horizon, w->now + 22 + 2 * b->n_warps);
   if (w->launch->check)
     w->seen[w->agent - b->cluster->first * b->n_warps] = w->clock++;
   if (wait) {
@@ -178,7 +183,8 @@ sim_cluster_arrive (SimWarp *w, const SimIns *ins, gboolean release)
     w->seen[w->agent - c->first * w->block->n_warps] = w->clock++;
     join (c->joined, w->seen, c->n_agents);
   }
-  c->horizon = MAX (c->horizon, w->horizon);
+  if (!sim_is_early (w))
+    c->horizon = MAX (c->horizon, MAX (w->now, w->stored) + CLUSTER_BARRIER);
   c->arrived++;
   sim_cluster_recheck (c);
 }

@@ -214,7 +214,7 @@ warp_start (SimWarp *w, guint threads)
   w->async_group = 0;
   if (w->async)
     g_array_set_size (w->async, 0);
-  w->now = w->horizon = 0;
+  w->now = w->horizon = w->stored = w->issued = w->n_run = 0;
   if (w->ready)
     memset (w->ready, 0, w->launch->kernel->n_rows * sizeof (guint64));
   if (w->local)

@@ -28,7 +28,7 @@ static const guint16 latency[SIM_N_KINDS] = {
   [SIM_KIND_ASYNC] = 4,
   [SIM_KIND_SHUFFLE] = 24,
   [SIM_KIND_MMA] = 33,
-  [SIM_KIND_BARRIER] = 22,
+  [SIM_KIND_BARRIER] = 22, /* and 2 a warp */
   [SIM_KIND_FENCE] = 100,
 };
 
@@ -38,13 +38,16 @@ ready_of (SimWarp *w, gint32 code)
   return code & 1 ? NULL : &w->ready[(code >> 1) / SIM_ROW];
 }
 
-/* A warp issues in order, one instruction a cycle, each when its operands are
- * there; nothing else is in its way. */
+/* Until the next branch or barrier the assembler puts instructions in the best
+ * order, which is: each when its operands are there, one a cycle. Nothing else
+ * is in a warp's way. */
 void
 sim_chain (SimWarp *w, const SimIns *ins)
 {
   SimCounts *c = &w->launch->kernel->counts;
-  guint64 start = w->now + 1;
+  gboolean ends_run =
+      ins->kind == SIM_KIND_CONTROL || ins->kind == SIM_KIND_BARRIER;
+  guint64 start = w->now;
   for (guint j = 0; j < 4; j++) {
     guint64 *r = ready_of (w, ins->o[j]);
     if (r && !(j == 0 && ins->has_out))
@@ -61,11 +64,38 @@ sim_chain (SimWarp *w, const SimIns *ins)
   for (guint j = 0; j < ins->x_out; j++)
     if (ready_of (w, ins->x[j]))
       *ready_of (w, ins->x[j]) = done;
-  w->now = start;
+  w->issued = MAX (w->issued, start);
+  w->n_run++;
+  if (ends_run) {
+    w->now = MAX (w->issued, w->now + w->n_run);
+    w->n_run = 0;
+  }
   w->horizon = MAX (w->horizon, done);
+  if (ins->kind == SIM_KIND_REMOTE)
+    w->stored = MAX (w->stored, done);
   c->runs[ins->kind]++;
+  c->early_runs += sim_is_early (w);
   c->lane_slots += SIM_LANES;
   c->lanes += (guint)__builtin_popcount (w->mask);
+}
+
+gboolean
+sim_is_early (const SimWarp *w)
+{
+  return w->launch->programmatic && !w->at_wait;
+}
+
+/* Where a warp waits for the kernels before its own. These take longer than
+ * what it has done until now, which is what it was done early for: whatever it
+ * asked for is there, and its time begins here. */
+void
+sim_chain_restart (SimWarp *w)
+{
+  if (!w->launch->count || !sim_is_early (w))
+    return;
+  w->launch->early_chain = MAX (w->launch->early_chain, w->horizon);
+  w->now = w->horizon = w->stored = w->issued = w->n_run = 0;
+  memset (w->ready, 0, w->launch->kernel->n_rows * sizeof (guint64));
 }
 
 static guint
@@ -102,8 +132,10 @@ sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
     for (guint l = 0; l < SIM_LANES; l++)
       if (w->mask >> l & 1)
         sectors[n++] = addresses[l] / 32;
+    n = distinct (sectors, n);
     c->requests++;
-    c->sectors += distinct (sectors, n);
+    c->sectors += n;
+    c->early_sectors += sim_is_early (w) ? n : 0;
     sim_count_mapped (w, addresses, size, write);
   } else if (space == PTX_SPACE_SHARED) {
     /* A phase serves 128 bytes: 32 lanes of 4, 16 of 8, 8 of 16. Its cycles

@@ -106,6 +106,7 @@ void
 DO (grid_wait) (SimWarp *w, const SimIns *i)
 {
   (void)i;
+  sim_chain_restart (w);
   w->at_wait = TRUE;
   w->block->waited = TRUE;
 }

@@ -257,10 +257,12 @@ write_kernel (FILE *f, const gchar *name, const Kept *v)
       "\"bank_conflicts\": %llu,\n      \"mapped_read\": %llu, "
       "\"mapped_written\": %llu, \"mapped_again\": %llu,\n"
       "      \"lane_slots\": %llu, \"lanes\": %llu, "
-      "\"chain\": %llu, \"max_chain\": %llu}",
+      "\"chain\": %llu, \"max_chain\": %llu,\n      \"early\": "
+      "{\"instructions\": %llu, \"sectors\": %llu, \"chain\": %llu}}",
       N (c->requests), N (c->sectors), N (c->conflicts), N (c->mapped_read),
       N (c->mapped_written), N (c->mapped_again), N (c->lane_slots),
-      N (c->lanes), N (c->chain), N (c->max_chain));
+      N (c->lanes), N (c->chain), N (c->max_chain), N (c->early_runs),
+      N (c->early_sectors), N (c->early_chain));
 }
 
 CUDASIM_EXPORT int

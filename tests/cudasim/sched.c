@@ -151,6 +151,7 @@ sim_run (SimLaunch *launch)
                       launch->cluster[2];
   k->counts.warps += launch->n_agents;
   k->counts.chain += launch->chain;
+  k->counts.early_chain += launch->early_chain;
   k->counts.max_chain = MAX (k->counts.max_chain, launch->chain);
   sim_race_launch_end (launch);
   g_free (order);

@@ -152,11 +152,15 @@ typedef struct {
   guint64 runs[SIM_N_KINDS];         /* warp instructions */
   guint64 bytes_in[7], bytes_out[7]; /* by PtxSpace, active lanes only */
   guint64 requests, sectors;         /* global memory */
+  /* What is done before griddepcontrol.wait, while the kernel before still
+   * runs: instructions, sectors, and the cycles of its longest chain. */
+  guint64 early_runs, early_sectors, early_chain;
   guint64 conflicts;                 /* extra cycles in shared memory */
   guint64 mapped_read, mapped_written, mapped_again; /* see mapped.c */
   guint64 launches, blocks, warps;
   guint64 lane_slots, lanes; /* lanes that could and did run */
-  guint64 chain;             /* cycles of the longest dependent chain, summed
+  guint64 chain;             /* cycles of the longest dependent chain, from
+                                the dependency wait if there is one, summed
                                 over launches */
   guint64 max_chain;
 } SimCounts;
@@ -247,7 +251,9 @@ struct _SimWarp {
   guint32 *far;                 /* NULL, or clocks of all warps of the grid */
   guint32 *acquired, *released; /* NULL, or waiting for a fence */
   guint64 *ready;               /* chain: when each row is there */
-  guint64 now, horizon;
+  guint64 now, horizon; /* this run's begin; when all results are there */
+  guint64 issued, n_run; /* the last issue; instructions in this run */
+  guint64 stored;       /* when all stores to other blocks have arrived */
   guint64 rng;
 };
 
@@ -306,7 +312,7 @@ struct _SimLaunch {
   gboolean check, check_all, count;
   guint64 rng;
   GPtrArray *resident; /* SimCluster */
-  guint64 chain;
+  guint64 chain, early_chain;
 };
 
 /* exec-*.c, compiled once for each instruction set. */
@@ -441,6 +447,8 @@ void sim_counts_watch (SimModule *module);
 void sim_count_access (SimWarp *warp, const SimIns *ins, PtxSpace space,
     const guint64 *addresses, guint size, gboolean write);
 void sim_chain (SimWarp *warp, const SimIns *ins);
+void sim_chain_restart (SimWarp *warp);
+gboolean sim_is_early (const SimWarp *warp);
 
 /* mapped.c */
 void sim_count_mapped (
