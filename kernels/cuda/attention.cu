@@ -3,9 +3,75 @@
  */
 #include "common.cuh"
 
-#define WARPS (MIMI_CUDA_THREADS / 32)
 #define QUERIES MIMI_CUDA_QUERIES
-#define MAX_KEYS (MIMI_CUDA_MAX_WINDOW + 2 * TILE)
+#define MAX_KEYS (MIMI_CUDA_MAX_WINDOW + 2 * TILE) /* 17 x 32 */
+
+/* Keys and values of this block's window in shared memory: those of earlier
+ * frames are asked for before the kernel waits. Keys [block][half][dim / 2][16],
+ * the halves 16 banks apart; values [position][dim]. */
+template <int DIM> struct Window {
+  static constexpr unsigned HALF = DIM / 2 * TILE + TILE, KEYS = 2 * HALF;
+  static constexpr unsigned VALUES = TILE * DIM;
+  static constexpr unsigned PIECES = DIM * TILE / 4; /* of 16 bytes */
+  float *keys, *values;
+
+  static __device__ unsigned
+  key_place (unsigned d, unsigned column)
+  {
+    return d / (DIM / 2) * HALF + d % (DIM / 2) * TILE + column;
+  }
+
+  static __device__ void
+  copy (float *to, const float *from)
+  {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared (to)),
+                 "l"(from)
+                 : "memory");
+#endif
+  }
+
+  __device__ void
+  begin (const float *k, const float *v, unsigned block, unsigned slot) const
+  {
+    for (unsigned i = threadIdx.x; i < PIECES; i += MIMI_CUDA_THREADS) {
+      copy (keys + block * KEYS + key_place (i / 4, i % 4 * 4),
+          k + slot * DIM * TILE + i * 4);
+      copy (values + block * VALUES + i * 4, v + slot * DIM * TILE + i * 4);
+    }
+  }
+
+  /* A block that this frame adds to: only the first `n` columns exist. */
+  __device__ void
+  add (const float *k, const float *v, unsigned block, unsigned slot,
+      unsigned n) const
+  {
+    constexpr int N = DIM * TILE / MIMI_CUDA_THREADS;
+    float x[N], y[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      const unsigned i = threadIdx.x + j * MIMI_CUDA_THREADS;
+      x[j] = i % TILE < n ? k[slot * DIM * TILE + i] : 0.0f;
+      y[j] = i / DIM < n ? v[slot * DIM * TILE + i] : 0.0f;
+    }
+    ask_first ();
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      const unsigned i = threadIdx.x + j * MIMI_CUDA_THREADS;
+      keys[block * KEYS + key_place (i / TILE, i % TILE)] = x[j];
+      values[block * VALUES + i] = y[j];
+    }
+  }
+
+  static __device__ void
+  end ()
+  {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  }
+};
 
 /* Four queries of one head. The ring holds blocks of 16 positions, keys
  * [head][block][dim][16] as the product writes them, values [head][block][16]
@@ -13,8 +79,9 @@
  * the number of blocks. Which positions count follows from the frame number
  * alone: whatever else the ring holds is never weighed, so a fresh stream
  * needs no clearing.
+ * STAGED: by way of shared memory, for few streams; from 9.0 on.
  * Grid: (heads, times / 4, entries). */
-template <int DIM>
+template <int DIM, bool STAGED>
 static __device__ void
 attention (const MimiAttentionArgs &p)
 {
@@ -23,11 +90,17 @@ attention (const MimiAttentionArgs &p)
   __shared__ float partial[WARPS][QUERIES][DIM];
   __shared__ float inverse[QUERIES];
 
+  extern __shared__ __align__ (16) float window[];
+
   launch_dependents ();
-  wait_for_inputs ();
+  if (!STAGED)
+    wait_for_inputs ();
   const MimiEntry entry = p.entries[blockIdx.z];
-  if (entry.state == 0)
+  if (entry.state == 0) {
+    if (STAGED)
+      wait_for_inputs ();
     return;
+  }
 
   const unsigned tid = threadIdx.x, lane = tid & 31, warp = tid / 32;
   const unsigned head = blockIdx.x, first = blockIdx.y * QUERIES;
@@ -49,18 +122,37 @@ attention (const MimiAttentionArgs &p)
   const float *queries =
       p.query + (size_t)blockIdx.z * p.stride + head * DIM * TILE;
 
+  const Window<DIM> staged = { window,
+    window + p.ring_blocks * Window<DIM>::KEYS };
+  auto slot_of = [&] (unsigned b) {
+    return ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
+  };
+  const unsigned n_old = (unsigned)(now / TILE - block0);
+  if (STAGED) {
+    for (unsigned b = 0; b < n_old; b++)
+      staged.begin (keys, values, b, slot_of (b));
+    wait_for_inputs ();
+  }
+  float own = 0.0f;
+  if (tid < DIM * QUERIES)
+    own = queries[(tid / QUERIES) * TILE + min (first + tid % QUERIES, last)];
+  if (STAGED) {
+    for (unsigned b = n_old; b < n_blocks; b++)
+      staged.add (keys, values, b, slot_of (b),
+          (unsigned)min (
+              end + 1 - (block0 + b) * TILE, (unsigned long long)TILE));
+    staged.end ();
+  }
+
   /* Scores are kept in powers of two: exp2 is what the hardware has. */
-  const float scale = 1.44269504f * rsqrtf ((float)DIM);
   if (tid < DIM * QUERIES)
     query[tid / QUERIES][tid % QUERIES] =
-        scale *
-        queries[(tid / QUERIES) * TILE + min (first + tid % QUERIES, last)];
+        1.44269504f * rsqrtf ((float)DIM) * own;
   __syncthreads ();
 
   /* Scores: a warp takes a block of 16 keys, each half of it half of dim. */
   for (unsigned b = warp; b < n_blocks; b += WARPS) {
-    const unsigned slot =
-        ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
+    const unsigned slot = slot_of (b);
     const unsigned half = lane / TILE * (DIM / 2);
     const unsigned long long position = (block0 + b) * TILE + lane % TILE;
     /* A column that nobody sees may never have been written: look at the
@@ -69,7 +161,9 @@ attention (const MimiAttentionArgs &p)
     const unsigned place = wanted
                                ? slot * DIM * TILE + lane % TILE
                                : newest * DIM * TILE + (unsigned)(end % TILE);
-    const float *k = keys + place + half * TILE;
+    const float *k = STAGED ? staged.keys + b * Window<DIM>::KEYS +
+                                  Window<DIM>::key_place (half, lane % TILE)
+                            : keys + place + half * TILE;
     float sum[QUERIES] = {};
 #pragma unroll
     for (unsigned d0 = 0; d0 < DIM / 2; d0 += 16) {
@@ -101,15 +195,21 @@ attention (const MimiAttentionArgs &p)
   /* Softmax, a warp a query; the division waits for the end. */
   const unsigned n_keys = n_blocks * TILE;
   if (warp < QUERIES) {
-    float most = -INFINITY, sum = 0.0f;
-    for (unsigned i = lane; i < n_keys; i += 32)
-      most = fmaxf (most, score[i][warp]);
+    float x[MAX_KEYS / 32], most = -INFINITY, sum = 0.0f;
+#pragma unroll
+    for (unsigned j = 0; j < MAX_KEYS / 32; j++)
+      x[j] = j * 32 + lane < n_keys ? score[j * 32 + lane][warp] : -INFINITY;
+#pragma unroll
+    for (unsigned j = 0; j < MAX_KEYS / 32; j++)
+      most = fmaxf (most, x[j]);
 #pragma unroll
     for (unsigned other = 16; other > 0; other >>= 1)
       most = fmaxf (most, __shfl_xor_sync (FULL_WARP, most, other));
-    for (unsigned i = lane; i < n_keys; i += 32) {
-      const float e = exp2f (score[i][warp] - most);
-      score[i][warp] = e;
+#pragma unroll
+    for (unsigned j = 0; j < MAX_KEYS / 32; j++) {
+      const float e = exp2f (x[j] - most);
+      if (j * 32 + lane < n_keys)
+        score[j * 32 + lane][warp] = e;
       sum += e;
     }
 #pragma unroll
@@ -124,32 +224,20 @@ attention (const MimiAttentionArgs &p)
    * that some query sees are read: the others may hold anything. */
   float sum[QUERIES][DIM / 32] = {};
   const unsigned stop = (unsigned)(end - block0 * TILE);
-  for (unsigned i0 = (unsigned)(begin - block0 * TILE) + warp; i0 <= stop;
-       i0 += 8 * WARPS) {
-    float x[8][DIM / 32]; /* on their way at once */
+#pragma unroll 8
+  for (unsigned i = (unsigned)(begin - block0 * TILE) + warp; i <= stop;
+       i += WARPS) {
+    const float *v =
+        STAGED ? staged.values + i * DIM + lane
+               : values + (slot_of (i / TILE) * TILE + i % TILE) * DIM + lane;
+    const float4 weight = *(const float4 *)score[i];
 #pragma unroll
-    for (unsigned j = 0; j < 8; j++) {
-      const unsigned i = min (i0 + j * WARPS, stop), b = ring0 + i / TILE;
-      const unsigned slot = b < p.ring_blocks ? b : b - p.ring_blocks;
-      const float *v = values + (slot * TILE + i % TILE) * DIM + lane;
-#pragma unroll
-      for (unsigned d = 0; d < DIM / 32; d++)
-        x[j][d] = v[d * 32];
-    }
-    ask_first ();
-#pragma unroll
-    for (unsigned j = 0; j < 8; j++) {
-      const unsigned i = min (i0 + j * WARPS, stop);
-      float4 weight = *(const float4 *)score[i];
-      if (i0 + j * WARPS > stop)
-        weight = make_float4 (0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-      for (unsigned d = 0; d < DIM / 32; d++) {
-        sum[0][d] = fmaf (weight.x, x[j][d], sum[0][d]);
-        sum[1][d] = fmaf (weight.y, x[j][d], sum[1][d]);
-        sum[2][d] = fmaf (weight.z, x[j][d], sum[2][d]);
-        sum[3][d] = fmaf (weight.w, x[j][d], sum[3][d]);
-      }
+    for (unsigned d = 0; d < DIM / 32; d++) {
+      const float x = v[d * 32];
+      sum[0][d] = fmaf (weight.x, x, sum[0][d]);
+      sum[1][d] = fmaf (weight.y, x, sum[1][d]);
+      sum[2][d] = fmaf (weight.z, x, sum[2][d]);
+      sum[3][d] = fmaf (weight.w, x, sum[3][d]);
     }
   }
 #pragma unroll
@@ -170,16 +258,16 @@ attention (const MimiAttentionArgs &p)
   }
 }
 
-extern "C" __global__ void
-__launch_bounds__ (MIMI_CUDA_THREADS)
-    mimi_attention_32 (const __grid_constant__ MimiAttentionArgs p)
-{
-  attention<32> (p);
-}
+#define ATTENTION(name, dim, staged) \
+  extern "C" __global__ void __launch_bounds__ (MIMI_CUDA_THREADS) \
+      mimi_##name##_##dim (const __grid_constant__ MimiAttentionArgs p) \
+  { \
+    attention<dim, staged> (p); \
+  }
 
-extern "C" __global__ void
-__launch_bounds__ (MIMI_CUDA_THREADS)
-    mimi_attention_64 (const __grid_constant__ MimiAttentionArgs p)
-{
-  attention<64> (p);
-}
+ATTENTION (attention, 32, false)
+ATTENTION (attention, 64, false)
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+ATTENTION (spread_attention, 32, true)
+ATTENTION (spread_attention, 64, true)
+#endif

@@ -215,8 +215,10 @@ run (Cuda *self, MimiCudaGraph *graph, MimiStepItem **items, guint n,
   *counts = (Counts){
     .launches = 1, .waits = 1, .bytes_up = (guint64)entries * sizeof (MimiEntry)
   };
-  for (i = 0; i < n; i++)
+  for (i = 0; i < n; i++) {
     counts->bytes_up += fill_entry (self, graph, i, items[i]);
+    graph->overflow[i] = 0;
+  }
   for (; i < entries; i++)
     graph->entries[i].state = 0; /* padding: its blocks leave at once */
 
@@ -235,8 +237,9 @@ run (Cuda *self, MimiCudaGraph *graph, MimiStepItem **items, guint n,
         (items[i]->format == MIMI_PCM_S16 ? sizeof (gint16) : sizeof (gfloat));
 
     memcpy (items[i]->pcm, graph->pcm + i * MIMI_CUDA_PCM_BYTES, size);
+    /* Written only by kernels that have something to say. */
     items[i]->finite = graph->overflow[i] == 0;
-    counts->bytes_down += size + sizeof graph->overflow[i];
+    counts->bytes_down += size;
     slot->frame++;
   }
   return TRUE;

@@ -7,6 +7,8 @@
 
 #define TILE MIMI_CUDA_TILE
 #define FULL_WARP 0xffffffffu
+#define WARPS (MIMI_CUDA_THREADS / 32)
+#define PARTS MIMI_CUDA_PARTS
 
 /* A layer's memory of its last inputs is kept twice: frame f reads the copy of
  * parity f & 1 and writes the other, so no block has to wait for another. */

@@ -38,6 +38,8 @@ enum {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_COMPUTEMODE_PROHIBITED = 2,
+  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
   CU_STREAM_NON_BLOCKING = 1,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
@@ -51,6 +53,7 @@ typedef struct {
   guint reserved;
   union {
     gchar room[64];
+    guint cluster[3];
     gint programmatic;
   } value;
 } CUlaunchAttribute;
@@ -88,6 +91,8 @@ typedef struct {
   S (ModuleUnload, "cuModuleUnload", (CUmodule module)) \
   S (ModuleGetFunction, "cuModuleGetFunction", \
       (CUfunction * function, CUmodule module, const gchar *name)) \
+  S (FuncSetAttribute, "cuFuncSetAttribute", \
+      (CUfunction function, gint attribute, gint value)) \
   S (MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * address, gsize size)) \
   S (MemFree, "cuMemFree_v2", (CUdeviceptr address)) \
   S (MemHostAlloc, "cuMemHostAlloc", \

@@ -20,6 +20,17 @@ typedef enum {
   MIMI_CUDA_RESIDUAL,
   MIMI_CUDA_SKIP,
   MIMI_CUDA_OUTPUT,
+  /* For few streams, on what has clusters. */
+  MIMI_CUDA_ENTER,
+  MIMI_CUDA_SPREAD_QKV,
+  MIMI_CUDA_SPREAD_ATTENTION,
+  MIMI_CUDA_SPREAD_PROJECT,
+  MIMI_CUDA_SPREAD_EXPAND,
+  MIMI_CUDA_SPREAD_FIRST,
+  MIMI_CUDA_SPREAD_UP,
+  MIMI_CUDA_SPREAD_UP_TILES,
+  MIMI_CUDA_SPREAD_RESIDUAL,
+  MIMI_CUDA_SPREAD_TAIL,
   MIMI_CUDA_N_KERNELS
 } MimiCudaKernel;
 
@@ -30,6 +41,7 @@ typedef struct {
   const MimiCudaWeights *weights;
   gint processors;
   gboolean overlap; /* programmatic dependent launch */
+  gboolean spread;  /* clusters, and the kernels that use them */
   CUmodule module;
   CUfunction kernels[MIMI_CUDA_N_KERNELS];
 
@@ -42,7 +54,8 @@ typedef struct {
 
   /* An entry's activations. `wide` are two buffers that the stages use in
    * turn. */
-  guint vector, residual, query, mixed, ffn, first, wide[2], hidden;
+  guint vector, residual, moments, query, mixed, ffn, first, wide[2], hidden;
+  guint slice_log2; /* channels of a slice of moments */
   guint scratch_length;
 
   guint row_bytes; /* room for a row of input */
@@ -60,6 +73,12 @@ typedef struct {
 
 #define MIMI_CUDA_PCM_BYTES (MIMI_FRAME_SAMPLES * sizeof (gfloat))
 
+/* launch.c: of what kernel wants its name in an error. */
+extern const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS];
+
+/* launch.c: outputs of one block of the product that ends a layer. */
+guint mimi_cuda_frame_choose_slice (const MimiCudaFrame *self);
+
 /* Works out the layout, loads the module and finds the kernels. Fails with
  * MIMI_ERROR_UNSUPPORTED when the network has sizes no kernel can do. */
 gboolean mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
@@ -74,7 +93,7 @@ gboolean mimi_cuda_frame_check (const MimiNetwork *network, GError **error);
 gboolean mimi_cuda_frame_wants_matrix (
     const MimiCudaDevice *device, MimiPrecision precision);
 
-/* Launches all kernels of one frame for batch->entries streams. */
+/* launch.c: launches all kernels of one frame for batch->entries streams. */
 gboolean mimi_cuda_frame_launch (const MimiCudaFrame *self,
     const MimiCudaBatch *batch, CUstream stream, GError **error);
 

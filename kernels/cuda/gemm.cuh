@@ -4,20 +4,19 @@
  * One template around two ways to multiply (lanes.cuh: float32 anywhere;
  * matrix.cuh: tensor cores). A block computes `rows` outputs of one tile (split
  * 8: its eight warps share the input channels; for few tiles), or of eight
- * tiles (split 1: a warp a tile, weights shared through L1; for batches). Either
- * way the channels are summed in the same eight parts, each in the same order,
- * and the parts in order: a stream's output does not depend on who else is in
- * the batch, bit for bit.
+ * tiles (split 1: a warp a tile, weights shared through L1; for batches; from
+ * 9.0 on, spread.cuh is for few tiles). Either way the channels are summed in
+ * the same parts, each in the same order, and the parts in order: a stream's
+ * output does not depend on who else is in the batch, bit for bit.
  *
  * Fused in front: LayerNorm or ELU, as the input is staged. Fused behind:
- * everything up to the next product's input (store()).
+ * everything up to the next product's input (epilogue.cuh).
  */
 #pragma once
 
-#include "common.cuh"
+#include "epilogue.cuh"
+#include "moments.cuh"
 
-#define WARPS (MIMI_CUDA_THREADS / 32)
-#define PARTS MIMI_CUDA_PARTS
 /* A warp stages 32 channels at a time: 8 columns of the past, 16 of now. A row
  * of 24 floats: 8 columns of 4 neighbouring rows are in 32 different banks. */
 #define SLAB 32
@@ -27,128 +26,6 @@
 #define WARP_FLOATS 1024
 
 static_assert (WARPS == PARTS, "a warp sums one part, or all of them");
-
-enum Prologue { AS_IS, NORM, ELU };
-enum Epilogue { QKV, RESIDUAL, GELU, CONV, UP, SKIP };
-
-static __device__ float
-gelu (float x, bool tanh_form)
-{
-  if (tanh_form) /* 1/2 (1 + tanh u) is the logistic function of 2 u */
-    return x / (1.0f + expf (-1.5957691216f * (x + 0.044715f * x * x * x)));
-  return 0.5f * x * (1.0f + erff (x * 0.70710678f));
-}
-
-/* Mean and 1 / standard deviation of the channels, for the four times that the
- * lane stages. Two passes, since the residual stream has outliers. All loads of
- * a pass are on their way before the first is used. */
-static __device__ void
-norm_statistics (const MimiGemmArgs &p, float *shared, const float *in,
-    bool active, unsigned tile, unsigned part, unsigned n_parts,
-    float (&mean)[4], float (&scale)[4])
-{
-  const unsigned lane = threadIdx.x % 32, t = lane % 4 * 4;
-
-#pragma unroll
-  for (int pass = 0; pass < 2; pass++) {
-    float *sums = shared + pass * WARPS * PARTS * TILE + tile * PARTS * TILE;
-    for (unsigned i = part; active && i < part + n_parts; i++) {
-      const unsigned end = min ((i + 1) * p.part_rows, p.inputs);
-      float sum[4] = {};
-      for (unsigned k0 = i * p.part_rows; k0 < end; k0 += 64) {
-        float v[8][4];
-#pragma unroll
-        for (int r = 0; r < 8; r++) {
-          const unsigned k = min (k0 + r * 8 + lane / 4, p.inputs - 1);
-          *(float4 *)v[r] = *(const float4 *)(in + k * TILE + t);
-        }
-        ask_first ();
-#pragma unroll
-        for (int r = 0; r < 8; r++)
-#pragma unroll
-          for (int j = 0; j < 4; j++) {
-            const float x = pass == 0 ? v[r][j] : v[r][j] - mean[j];
-            if (k0 + r * 8 + lane / 4 < end)
-              sum[j] += pass == 0 ? x : x * x;
-          }
-      }
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-#pragma unroll
-        for (int other = 4; other < 32; other *= 2)
-          sum[j] += __shfl_xor_sync (FULL_WARP, sum[j], other);
-      if (lane < 4)
-        *(float4 *)(sums + i * TILE + t) = *(float4 *)sum;
-    }
-    __syncthreads ();
-    if (active) {
-      float sum[4] = {};
-#pragma unroll
-      for (unsigned i = 0; i < PARTS; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-          sum[j] += i * p.part_rows < p.inputs ? sums[i * TILE + t + j] : 0.0f;
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        if (pass == 0)
-          mean[j] = sum[j] / p.inputs;
-        else
-          scale[j] = rsqrtf (sum[j] / p.inputs + p.norm_eps);
-    }
-  }
-  __syncthreads (); /* the sums' room is about to be staged over */
-}
-
-template <Epilogue EPILOGUE>
-static __device__ void
-store (const MimiGemmArgs &p, const MimiEntry &entry, unsigned index,
-    unsigned tile, unsigned n, unsigned t, float sum, float partner)
-{
-  float *out = p.out + (size_t)index * p.out_stride;
-  float *own = out + ((size_t)tile * p.outputs + n) * TILE + t;
-  float y = sum;
-
-  if (EPILOGUE == QKV) {
-    const unsigned width = p.outputs / 3, which = n / width;
-    const unsigned c = n % width, head = c / p.head_dim, d = c % p.head_dim;
-    const unsigned long long position = entry.frame * p.times + t;
-    if (which < 2) {
-      /* The angle as a fraction of a turn, exact at any position. */
-      const int turn = (int)(position * __ldg (p.rope + d / 2) >> 32);
-      float sine, cosine;
-      sincospif (turn * 0x1p-31f, &sine, &cosine);
-      y = sum * cosine + (d % 2 ? partner : -partner) * sine;
-    }
-    if (which == 0) {
-      *own = y;
-    } else {
-      const unsigned slot = (unsigned)(position / TILE % p.ring_blocks);
-      const unsigned column = (unsigned)(position % TILE);
-      float *block = (float *)entry.state + p.ring +
-                     (which == 2 ? width * p.ring_blocks * TILE : 0) +
-                     (head * p.ring_blocks + slot) * p.head_dim * TILE;
-      block[which == 1 ? d * TILE + column : column * p.head_dim + d] = y;
-    }
-  } else if (EPILOGUE == RESIDUAL) {
-    *own = y = *own + __ldg (p.bias + n) * sum;
-  } else if (EPILOGUE == GELU) {
-    *own = gelu (sum, p.gelu_tanh);
-  } else if (EPILOGUE == CONV) {
-    y = sum + __ldg (p.bias + n);
-    *own = elu (y);
-  } else if (EPILOGUE == UP) {
-    /* Row n is channel n / ratio, phase n % ratio. */
-    const unsigned c = n / p.ratio, channels = p.outputs / p.ratio;
-    const unsigned time = (tile * TILE + t) * p.ratio + n % p.ratio;
-    y = sum + __ldg (p.bias + c);
-    out[((size_t)(time / TILE) * channels + c) * TILE + time % TILE] = y;
-  } else if (EPILOGUE == SKIP) {
-    y = *own + sum + __ldg (p.bias + n);
-    *own = elu (y);
-  }
-  if (overflows (y))
-    atomicOr (p.status + index, 1u);
-}
 
 /* Stages the warp's next channels, k0 up to `end` at most, through the
  * prologue; channels that do not exist become zero. Columns that do not exist
@@ -224,7 +101,8 @@ gemm (const MimiGemmArgs &p)
 
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned rows = 1u << p.rows_log2;
-  const unsigned n_tiles = WARPS / p.split, n_parts = PARTS / p.split;
+  const unsigned n_tiles = WARPS / p.split;
+  const unsigned n_parts = (PARTS << p.subs_log2) / p.split;
   const unsigned local = warp / p.split, part0 = warp % p.split * n_parts;
   const unsigned column = blockIdx.y * n_tiles + local;
   const unsigned index = column / p.tiles, tile = column % p.tiles;
@@ -243,8 +121,9 @@ gemm (const MimiGemmArgs &p)
   const unsigned columns = min (p.times, TILE);
 
   float mean[4] = {}, scale[4] = {};
-  if (PROLOGUE == NORM)
-    norm_statistics (p, shared, in, active, local, part0, n_parts, mean, scale);
+  if (PROLOGUE == NORM && active)
+    join_moments<4> ((const float2 *)(p.moments + (size_t)index * p.in_stride),
+        p.inputs, p.slice_log2, p.norm_eps, mean, scale);
 
   float *x = shared + warp * WARP_FLOATS;
   for (unsigned part = part0; active && part < part0 + n_parts; part++) {
@@ -291,13 +170,40 @@ gemm (const MimiGemmArgs &p)
     const MimiEntry target = p.entries[who];
     if (target.state == 0)
       continue;
-    float sum = 0.0f, partner = 0.0f;
+    float sum = 0.0f, partner = 0.0f, old = 0.0f;
     for (unsigned s = 0; s < p.split; s++) {
       const float *sums = shared + (j * p.split + s) * WARP_FLOATS + t;
       sum += sums[n * TILE];
       if (EPILOGUE == QKV)
         partner += sums[(n ^ 1) * TILE];
     }
-    store<EPILOGUE> (p, target, who, place % p.tiles, row, t, sum, partner);
+    const Place to =
+        find_place<EPILOGUE> (p, target, who, place % p.tiles, row, t);
+    if (EPILOGUE == RESIDUAL || EPILOGUE == SKIP)
+      old = *to.to;
+    const float y = finish<EPILOGUE> (p, who, to, sum, partner, old);
+    if (EPILOGUE == RESIDUAL)
+      shared[j * p.split * WARP_FLOATS + n * TILE + t] = y;
+  }
+
+  /* A block's rows are a slice: a warp takes the moments of two times or more
+   * of each tile. */
+  if (EPILOGUE == RESIDUAL) {
+    __syncthreads ();
+    const unsigned exist = min (p.outputs - blockIdx.x * rows, rows);
+    for (unsigned i = threadIdx.x; i < n_tiles * rows * TILE;
+         i += MIMI_CUDA_THREADS) {
+      const unsigned j = i >> (p.rows_log2 + 4), t = i / rows % TILE;
+      const unsigned who = blockIdx.y * n_tiles + j; /* one tile an entry */
+      const float value[] = {
+        shared[j * p.split * WARP_FLOATS + i % rows * TILE + t]
+      };
+      float2 moments[1];
+      slice_moments (value, rows, { exist }, moments);
+      if (i % rows == 0 && who < p.n_entries && p.entries[who].state != 0)
+        ((float2 *)(p.moments +
+                    (size_t)who * p.out_stride))[blockIdx.x * TILE + t] =
+            moments[0];
+    }
   }
 }

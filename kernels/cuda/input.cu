@@ -1,35 +1,34 @@
 /* Rows from the host, and the way to the transformer's width.
  * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * Two kernels, or from 9.0 on one (mimi_enter) of a cluster for each entry.
+ * Either way each byte crosses the bus upwards once.
  */
-#include "common.cuh"
+#include "cluster.cuh"
+#include "moments.cuh"
 
-/* Takes the entries and rows out of host memory, once: these are all the bytes
- * that cross the bus upwards. Denormalises latents, or adds up the codebook
- * rows of the semantic book and of the acoustic ones.
- * Grid: (entries); one block an entry. */
-extern "C" __global__ void
-__launch_bounds__ (MIMI_CUDA_THREADS)
-    mimi_input (const __grid_constant__ MimiInputArgs p)
+#define ENTRY_WORDS (sizeof (MimiEntry) / 4)
+
+/* What a thread needs to denormalise its first latent. */
+static __device__ float
+first_of (const float *values, unsigned n)
 {
-  launch_dependents ();
-  wait_for_inputs ();
-  const MimiEntry entry = p.from[blockIdx.x];
-  const void *row = (const char *)p.rows + (size_t)blockIdx.x * p.row_bytes;
-  float *vector = p.vector + (size_t)blockIdx.x * p.vector_stride;
+  return values && threadIdx.x < n ? __ldg (values + threadIdx.x) : 0.0f;
+}
 
-  if (threadIdx.x == 0) {
-    p.entries[blockIdx.x] = entry;
-    p.status[blockIdx.x] = 0;
-  }
-  if (entry.state == 0)
-    return;
-
+/* The vector to be projected: denormalised latents, or the sum of codebook
+ * rows of the semantic book and of the acoustic ones. */
+static __device__ void
+make_vector (const MimiInputArgs &p, const MimiEntry &entry, const void *row,
+    float *vector, float std, float mean)
+{
   if (entry.kind == MIMI_CUDA_CODES) {
     const unsigned short *codes = (const unsigned short *)row;
     for (unsigned d = threadIdx.x; d < 2 * p.book_dim; d += blockDim.x) {
       const bool rest = d >= p.book_dim;
       const unsigned end = rest ? entry.n_codes : 1;
       float sum = 0.0f;
+#pragma unroll 8
       for (unsigned i = rest; i < end; i++)
         sum += __ldg (p.codebooks +
                       ((size_t)i * p.book_size + codes[i]) * p.book_dim +
@@ -40,48 +39,248 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
     const float *values = (const float *)row;
     const unsigned n = entry.kind == MIMI_CUDA_EMBEDDING ? p.width : p.latent;
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
-      const float x = values[i];
-      vector[i] =
-          entry.kind == MIMI_CUDA_NORMALIZED ? x * p.std[i] + p.mean[i] : x;
+      if (entry.kind == MIMI_CUDA_NORMALIZED && i != threadIdx.x) {
+        std = p.std[i];
+        mean = p.mean[i];
+      }
+      vector[i] = entry.kind == MIMI_CUDA_NORMALIZED ? values[i] * std + mean
+                                                     : values[i];
     }
   }
 }
 
-/* Projection and upsampling: a depthwise transposed convolution whose kernel
- * is twice its stride, so each output sees this frame's value and the last's.
- * Grid: (channels / 8, entries); a warp a channel. */
+/* Projection and upsampling of 64 channels, or of fewer if there are not so
+ * many left, and the moments of their slices. The upsampling is a depthwise
+ * transposed convolution whose kernel is twice its stride, so each output sees
+ * this frame's value and the last's. A warp takes eight channels. */
+struct Front {
+  static constexpr int N = 8, CHANNELS = N * WARPS;
+  const MimiFrontArgs &p;
+  const unsigned first, n; /* of its channels */
+  float weight[N], now[N], filter[N][2];
+
+  /* Asks for all that does not depend on the entry. */
+  __device__
+  Front (const MimiFrontArgs &args, unsigned first_channel, unsigned most)
+      : p (args), first (first_channel), n (min (most, args.width - first))
+  {
+    const unsigned lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      weight[i] = __ldg (
+          p.projection + channel (i) * p.length + min (lane, p.length - 1));
+#pragma unroll
+      for (int j = 0; j < 2; j++)
+        filter[i][j] = __ldg (p.upsample + (channel (i) * 2 + j) * p.times +
+                              min (lane, p.times - 1));
+      now[i] = 0.0f;
+    }
+  }
+
+  __device__ unsigned
+  row (int i) const
+  {
+    return threadIdx.x / 32 + i * WARPS;
+  }
+
+  __device__ unsigned
+  channel (int i) const
+  {
+    return first + min (row (i), n - 1);
+  }
+
+  __device__ void
+  project (const MimiEntry &entry, const float *vector)
+  {
+    const unsigned lane = threadIdx.x % 32;
+    const float x = lane < p.length ? vector[lane] : 0.0f;
+
+    if (entry.kind == MIMI_CUDA_EMBEDDING) {
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        now[i] = vector[channel (i)];
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      now[i] = weight[i] * x;
+#pragma unroll 4
+    for (unsigned k = lane + 32; k < p.length; k += 32)
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        now[i] += __ldg (p.projection + channel (i) * p.length + k) * vector[k];
+#pragma unroll
+    for (unsigned other = 16; other > 0; other >>= 1)
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        now[i] += __shfl_xor_sync (FULL_WARP, now[i], other);
+  }
+
+  /* values: [64 channels][17] of shared memory */
+  __device__ void
+  finish (const MimiEntry &entry, unsigned index, const float *vector,
+      float (*values)[TILE + 1])
+  {
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned rows = 1u << p.slice_log2, slice0 = first >> p.slice_log2;
+    const float *history = history_read (entry, p.history, p.width);
+    float *kept = history_write (entry, p.history, p.width);
+    float *out = p.out + (size_t)index * p.out_stride;
+    float2 *moments = (float2 *)(p.moments + (size_t)index * p.out_stride);
+    float before[N];
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      before[i] = entry.frame > 0 ? history[channel (i)] : 0.0f;
+    project (entry, vector);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      const float y = now[i] * filter[i][0] + before[i] * filter[i][1];
+      if (row (i) < n && lane == 0)
+        kept[channel (i)] = now[i];
+      if (row (i) < n && lane < p.times)
+        out[channel (i) * TILE + lane] = y;
+      if (lane < TILE) /* times that do not exist have moments of zeros */
+        values[row (i)][lane] = lane < p.times ? y : 0.0f;
+    }
+    __syncthreads ();
+    constexpr int M = CHANNELS * TILE / MIMI_CUDA_THREADS;
+    float value[M];
+    unsigned exist[M];
+    float2 both[M];
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      const unsigned at = threadIdx.x + j * MIMI_CUDA_THREADS;
+      const unsigned done = at / (rows * TILE) * rows;
+      value[j] = values[done + at % rows][at / rows % TILE];
+      exist[j] = done < n ? min (rows, n - done) : rows;
+    }
+    slice_moments (value, rows, exist, both);
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      const unsigned at = threadIdx.x + j * MIMI_CUDA_THREADS;
+      if (at % rows == 0 && at / (rows * TILE) * rows < n)
+        moments[slice0 * TILE + at / rows] = both[j];
+    }
+  }
+};
+
+/* Grid: (entries); one block an entry. */
+extern "C" __global__ void
+__launch_bounds__ (MIMI_CUDA_THREADS)
+    mimi_input (const __grid_constant__ MimiInputArgs p)
+{
+  launch_dependents ();
+  wait_for_inputs ();
+  __shared__ __align__ (16) unsigned received[ENTRY_WORDS];
+  const unsigned *from = (const unsigned *)(p.from + blockIdx.x);
+
+  if (threadIdx.x < ENTRY_WORDS)
+    ((unsigned *)(p.entries + blockIdx.x))[threadIdx.x] =
+        received[threadIdx.x] = from[threadIdx.x];
+  if (threadIdx.x == 0)
+    p.status[blockIdx.x] = 0;
+  __syncthreads ();
+  const MimiEntry &entry = *(const MimiEntry *)received;
+  if (entry.state != 0)
+    make_vector (p, entry,
+        (const char *)p.rows + (size_t)blockIdx.x * p.row_bytes,
+        p.vector + (size_t)blockIdx.x * p.vector_stride,
+        first_of (p.std, p.latent), first_of (p.mean, p.latent));
+}
+
+/* Grid: (slices, entries). */
 extern "C" __global__ void
 __launch_bounds__ (MIMI_CUDA_THREADS)
     mimi_front (const __grid_constant__ MimiFrontArgs p)
 {
+  __shared__ float values[Front::CHANNELS][TILE + 1];
+
   launch_dependents ();
+  Front front (p, blockIdx.x << p.slice_log2, 1u << p.slice_log2);
   wait_for_inputs ();
   const MimiEntry entry = p.entries[blockIdx.y];
-  const unsigned lane = threadIdx.x & 31;
-  const unsigned c = blockIdx.x * (MIMI_CUDA_THREADS / 32) + threadIdx.x / 32;
-  const float *vector = p.vector + (size_t)blockIdx.y * p.vector_stride;
+  if (entry.state != 0)
+    front.finish (entry, blockIdx.y,
+        p.vector + (size_t)blockIdx.y * p.vector_stride, values);
+}
 
-  if (entry.state == 0 || c >= p.width)
-    return;
+/* The first block of the cluster fetches entry and row, and shares them out.
+ * Grid: (8, entries); a cluster an entry. */
+extern "C" __global__ void
+__launch_bounds__ (MIMI_CUDA_THREADS)
+    mimi_enter (const __grid_constant__ MimiEnterArgs args)
+{
+#if __CUDA_ARCH__ >= 900
+  __shared__ __align__ (16) unsigned received[ENTRY_WORDS];
+  __shared__ float values[Front::CHANNELS][TILE + 1];
+  extern __shared__ __align__ (16) float vector[]; /* then the row */
 
-  float now = 0.0f;
-  if (entry.kind == MIMI_CUDA_EMBEDDING) {
-    now = vector[c];
+  const MimiInputArgs &p = args.input;
+  const unsigned rank = blockIdx.x, index = blockIdx.y, tid = threadIdx.x;
+  unsigned *row = (unsigned *)(vector + p.vector_stride);
+  const unsigned *from = (const unsigned *)(p.from + index);
+  const unsigned *from_row =
+      (const unsigned *)((const char *)p.rows + (size_t)index * p.row_bytes);
+
+  cluster_begin ();
+  Front front (args.front, min (rank * Front::CHANNELS, args.front.width - 1),
+      Front::CHANNELS);
+  const float std = first_of (p.std, p.latent);
+  const float mean = first_of (p.mean, p.latent);
+  if (rank == 0) {
+    /* The row's kind is in the entry. The only row of a step is asked for before
+     * that is known, as one of the usual kind: the bus takes a microsecond each
+     * time. */
+    const unsigned usual = (p.usual_bytes + 3) / 4;
+    unsigned word = 0;
+    if (tid < ENTRY_WORDS)
+      word = from[tid];
+    else if (tid >= 32 && tid - 32 < usual)
+      word = from_row[tid - 32];
+    if (tid < ENTRY_WORDS)
+      received[tid] = word;
+    __syncthreads ();
+    const MimiEntry &entry = *(const MimiEntry *)received;
+    const unsigned words = entry.state == 0                    ? 0
+                           : entry.kind == MIMI_CUDA_EMBEDDING ? p.width
+                           : entry.kind == MIMI_CUDA_CODES
+                               ? (entry.n_codes + 1) / 2
+                               : p.latent;
+    cluster_wait ();
+    if (tid < ENTRY_WORDS)
+      for (unsigned other = 1; other < MIMI_CUDA_RANKS; other++)
+        store_remote (remote (received + tid, other), __uint_as_float (word));
+    if (tid < ENTRY_WORDS)
+      ((unsigned *)(p.entries + index))[tid] = word;
+    if (tid == 0)
+      p.status[index] = 0;
+    if (tid >= 32 && tid - 32 < min (usual, words))
+      for (unsigned other = 0; other < MIMI_CUDA_RANKS; other++)
+        store_remote (remote (row + tid - 32, other), __uint_as_float (word));
+    for (unsigned i = usual + tid; i < words; i += MIMI_CUDA_THREADS) {
+      word = from_row[i];
+      for (unsigned other = 0; other < MIMI_CUDA_RANKS; other++)
+        store_remote (remote (row + i, other), __uint_as_float (word));
+    }
   } else {
-    for (unsigned k = lane; k < p.length; k += 32)
-      now += __ldg (p.projection + c * p.length + k) * vector[k];
-#pragma unroll
-    for (unsigned other = 16; other > 0; other >>= 1)
-      now += __shfl_xor_sync (FULL_WARP, now, other);
+    cluster_wait ();
   }
+  cluster_arrive ();
+  cluster_wait ();
 
-  const float before =
-      entry.frame == 0 ? 0.0f : history_read (entry, p.history, p.width)[c];
-  if (lane == 0)
-    history_write (entry, p.history, p.width)[c] = now;
-  if (lane < p.times) {
-    const float *filter = p.upsample + c * 2 * p.times;
-    p.out[(size_t)blockIdx.y * p.out_stride + c * TILE + lane] =
-        now * __ldg (filter + lane) + before * __ldg (filter + p.times + lane);
+  const MimiEntry entry = *(const MimiEntry *)received;
+  if (entry.state == 0)
+    return;
+  make_vector (p, entry, row, vector, std, mean);
+  __syncthreads ();
+  if (rank * Front::CHANNELS < args.front.width)
+    front.finish (entry, index, vector, values);
+  for (unsigned first = (rank + MIMI_CUDA_RANKS) * Front::CHANNELS;
+       first < args.front.width; first += MIMI_CUDA_RANKS * Front::CHANNELS) {
+    __syncthreads ();
+    Front (args.front, first, Front::CHANNELS)
+        .finish (entry, index, vector, values);
   }
+#endif
 }

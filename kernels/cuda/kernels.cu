@@ -5,3 +5,10 @@
 #include "gemm.cu"
 #include "attention.cu"
 #include "output.cu"
+
+/* For few streams, on what has clusters. */
+#if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
+#include "spread.cu"
+#include "residual.cu"
+#include "tail.cu"
+#endif

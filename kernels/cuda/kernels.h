@@ -14,9 +14,18 @@
 
 #define MIMI_CUDA_THREADS 256
 #define MIMI_CUDA_TILE 16
-/* K is summed in this many parts, whatever the shape of a launch, so that the
- * result does not depend on the batch. One warp sums a part, or all of them. */
+/* K is summed in this many parts, or in a power of two times as many, whatever
+ * the shape of a launch, so that the result does not depend on the batch. */
 #define MIMI_CUDA_PARTS 8
+/* Blocks of a cluster. */
+#define MIMI_CUDA_RANKS 8
+/* Largest last stage that tail.cu can do, and partial sums of its samples. */
+#define MIMI_CUDA_TAIL_CHANNELS 64
+#define MIMI_CUDA_TAIL_HIDDEN 32
+/* Its shared memory: see TailShared. */
+#define MIMI_CUDA_TAIL_BYTES \
+  (4 * (64 * 40 * 2 + 32 * 40 + 8 * 32 * 28 + 32 + 64 + 64 * 3 + 1))
+#define MIMI_CUDA_SAMPLE_PARTS 16
 /* Queries an attention block handles, and the widest window it has room for. */
 #define MIMI_CUDA_QUERIES 4
 #define MIMI_CUDA_MAX_WINDOW 512
@@ -51,45 +60,72 @@ typedef struct {
   const float *mean, *std; /* [latent], or NULL */
   const float *codebooks;  /* [book][size][dim], or NULL */
   unsigned int row_bytes, vector_stride;
+  unsigned int usual_bytes; /* of a row, if it is of the usual kind */
   unsigned int latent, width, book_size, book_dim;
 } MimiInputArgs;
 
-/* front.cu: projection to the width, then the depthwise upsampling. */
+/* input.cu: projection to the width, then the depthwise upsampling. */
 typedef struct {
   const MimiEntry *entries;
   const float *vector;
   const float *projection; /* [width][length] */
   const float *upsample;   /* [width][2 times] */
   float *out;              /* [entry][width][16] */
+  float *moments;          /* [entry][slice][16][2], see moments.cuh */
   unsigned int vector_stride, out_stride;
-  unsigned int width, length, times;
+  unsigned int width, length, times, slice_log2;
   unsigned int history; /* in the state, floats: [2 parities][width] */
 } MimiFrontArgs;
+
+/* Both at once. */
+typedef struct {
+  MimiInputArgs input;
+  MimiFrontArgs front;
+} MimiEnterArgs;
 
 /* gemm.cu: every dense layer. */
 typedef struct {
   const MimiEntry *entries;
   unsigned int *status;
-  const void *weights; /* see lanes.cuh, matrix.cuh */
+  const void *weights; /* see lanes.cuh, mma.cuh */
   const float *bias;   /* [output channel]: of a convolution, or layer scale */
   const float *norm;   /* LayerNorm's gain[inputs], then offset[inputs] */
   const float *in;     /* [entry][in_stride] */
   float *out;          /* [entry][out_stride] */
+  float *moments;      /* of `in` for LayerNorm, of `out` for a residual:
+                             [entry][slice][16][2], see moments.cuh */
   const unsigned long long *rope; /* [head_dim / 2]: turns a position, 2^-64 */
   unsigned int in_stride, out_stride;
   unsigned int n_entries;
   unsigned int inputs, outputs; /* channels; outputs: rows of the product */
   unsigned int stride;       /* outputs rounded up, as the weights have them */
-  unsigned int part_rows;    /* inputs of each of the eight parts */
+  unsigned int part_rows;    /* inputs of each part */
+  unsigned int subs_log2;    /* parts, over eight */
   unsigned int times, tiles; /* of the input, each frame */
   unsigned int history;      /* in the state: [2 parities][inputs][taps - 1] */
   unsigned int rows_log2;    /* outputs a block: 8..64, or 16 or 32 */
   unsigned int split;        /* warps that share a tile: 8, or 1 */
+  unsigned int slice_log2;   /* channels of a slice of moments */
   unsigned int ratio;        /* of a transposed convolution */
   unsigned int ring, ring_blocks, head_dim; /* of keys and values */
   unsigned int gelu_tanh;
   float norm_eps;
 } MimiGemmArgs;
+
+/* residual.cu: y = elu (x + skip (elu (residual (elu (x))))). */
+typedef struct {
+  const MimiEntry *entries;
+  unsigned int *status;
+  const void *weights1, *weights2;
+  const float *bias1, *bias2;
+  const float *in; /* [entry][stride]: [tiles][channels][16] */
+  float *out;      /* the same */
+  unsigned int stride;
+  unsigned int channels, hidden, tiles;
+  unsigned int part_rows1, part_rows2;
+  unsigned int ranks;   /* blocks of a cluster */
+  unsigned int history; /* in the state: [2 parities][channels][2] */
+} MimiResidualArgs;
 
 /* attention.cu: softmax (q k) v over the window. */
 typedef struct {
@@ -108,8 +144,14 @@ typedef struct {
   const float *in;        /* [entry][in_stride]: [120 tiles][inputs][16] */
   const float *weights;   /* [input][taps], then the bias */
   unsigned char *pcm;     /* mapped host memory, [entry][pcm_bytes] */
-  unsigned int *overflow; /* mapped host memory, [entry] */
+  unsigned int *overflow; /* mapped host memory, [entry]: the host clears it */
   unsigned int in_stride, pcm_bytes;
   unsigned int inputs;
   unsigned int history;
 } MimiOutputArgs;
+
+/* tail.cu: the last residual block, and the output. */
+typedef struct {
+  MimiResidualArgs block;
+  MimiOutputArgs output;
+} MimiTailArgs;

@@ -1,0 +1,506 @@
+/* How a frame flows through the kernels.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "frame.h"
+
+const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
+  [MIMI_CUDA_INPUT] = "mimi_input",
+  [MIMI_CUDA_FRONT] = "mimi_front",
+  [MIMI_CUDA_QKV] = "mimi_qkv",
+  [MIMI_CUDA_ATTENTION] = "mimi_attention",
+  [MIMI_CUDA_PROJECT] = "mimi_project",
+  [MIMI_CUDA_EXPAND] = "mimi_expand",
+  [MIMI_CUDA_FIRST] = "mimi_first",
+  [MIMI_CUDA_UP] = "mimi_up",
+  [MIMI_CUDA_RESIDUAL] = "mimi_residual",
+  [MIMI_CUDA_SKIP] = "mimi_skip",
+  [MIMI_CUDA_OUTPUT] = "mimi_output",
+  [MIMI_CUDA_ENTER] = "mimi_enter",
+  [MIMI_CUDA_SPREAD_QKV] = "mimi_spread_qkv",
+  [MIMI_CUDA_SPREAD_ATTENTION] = "mimi_spread_attention",
+  [MIMI_CUDA_SPREAD_PROJECT] = "mimi_spread_project",
+  [MIMI_CUDA_SPREAD_EXPAND] = "mimi_spread_expand",
+  [MIMI_CUDA_SPREAD_FIRST] = "mimi_spread_first",
+  [MIMI_CUDA_SPREAD_UP] = "mimi_spread_up",
+  [MIMI_CUDA_SPREAD_UP_TILES] = "mimi_spread_up_tiles",
+  [MIMI_CUDA_SPREAD_RESIDUAL] = "mimi_spread_residual",
+  [MIMI_CUDA_SPREAD_TAIL] = "mimi_spread_tail",
+};
+
+/* Shared memory that a kernel of spread.cuh may ask for: all GPUs that have
+ * clusters have more, those of 9.0 and 10.0 enough for two blocks. */
+#define MOST_SHARED (96 * 1024)
+/* A channel as staging.cuh has it. */
+#define STAGED_BYTES (24 * sizeof (gfloat))
+
+typedef struct {
+  const MimiCudaFrame *frame;
+  const MimiCudaBatch *batch;
+  CUstream stream;
+  GError **error;
+  guint n_launched;
+} Launch;
+
+static gpointer
+scratch (const Launch *l, guint offset)
+{
+  return (gpointer)(gsize)(l->batch->scratch + 4 * (gsize)offset);
+}
+
+static gconstpointer
+address (CUdeviceptr pointer)
+{
+  return (gconstpointer)(gsize)pointer;
+}
+
+static guint
+divide_up (guint n, guint by)
+{
+  return (n + by - 1) / by;
+}
+
+typedef struct {
+  guint x, y, z;
+  guint cluster; /* blocks along x, or 0 */
+  guint shared;  /* bytes */
+} Shape;
+
+static gboolean
+launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
+{
+  const MimiCuda *cuda = l->frame->cuda;
+  CUfunction function = l->frame->kernels[kernel];
+  gpointer list[] = { args };
+  CUlaunchAttribute attributes[2];
+  CUlaunchConfig config = {
+    .grid = { shape.x, shape.y, shape.z },
+    .block = { MIMI_CUDA_THREADS, 1, 1 },
+    .shared = shape.shared,
+    .stream = l->stream,
+    .attributes = attributes,
+  };
+
+  if (shape.shared > 48 * 1024 &&
+      !CHECK (cuda, l->error, FuncSetAttribute,
+          (function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+              (gint)shape.shared)))
+    return FALSE;
+  if (shape.cluster)
+    attributes[config.n_attributes++] = (CUlaunchAttribute){
+      .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+      .value.cluster = { shape.cluster, 1, 1 },
+    };
+  /* The first kernel has nobody to overlap with. Nor has the second, where the
+   * others read the entries, which the first writes, before they wait: so the
+   * first has ended before any of them begins. */
+  if (l->frame->overlap && l->n_launched > (l->frame->spread ? 1 : 0))
+    attributes[config.n_attributes++] = (CUlaunchAttribute){
+      .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+      .value.programmatic = 1,
+    };
+  l->n_launched++;
+  return mimi_cuda_check (cuda,
+      cuda->LaunchKernelEx (&config, function, list, NULL),
+      mimi_cuda_kernel_names[kernel], l->error);
+}
+
+/* ---------------------------------------------------------------- shapes --- */
+
+/* Outputs a block, as a power of two: the most that still give a single stream
+ * blocks for half of the GPU and more. It must not depend on the batch, since
+ * lanes that share a row's channels sum in another order. */
+static guint
+choose_rows (
+    const MimiCudaFrame *f, MimiCudaKernel kernel, guint outputs, guint tiles)
+{
+  gboolean matrix = f->weights->matrix;
+  /* matrix.cuh has no room for 32 outputs of more than two taps. */
+  guint least = matrix ? 4 : 3;
+  guint most = !matrix                                                     ? 6
+               : kernel == MIMI_CUDA_FIRST || kernel == MIMI_CUDA_RESIDUAL ? 4
+                                                                           : 5;
+  guint rows_log2;
+
+  for (rows_log2 = most; rows_log2 > least; rows_log2--) {
+    guint blocks = ((outputs - 1) >> rows_log2) + 1;
+    if (blocks * tiles * 5 >= (guint)f->processors * 3)
+      break;
+  }
+  return rows_log2;
+}
+
+/* A block's outputs are a slice of moments, and a warp looks at one. */
+guint
+mimi_cuda_frame_choose_slice (const MimiCudaFrame *self)
+{
+  if (self->spread)
+    return 5;
+  return MIN (
+      choose_rows (self, MIMI_CUDA_PROJECT, self->network->width, 1), 5);
+}
+
+/* The kernel of spread.cuh for a layer, or MIMI_CUDA_N_KERNELS. */
+static MimiCudaKernel
+get_spread_kernel (const MimiCudaFrame *f, MimiCudaKernel kernel, guint tiles)
+{
+  if (!f->spread)
+    return MIMI_CUDA_N_KERNELS;
+  switch (kernel) {
+    case MIMI_CUDA_QKV:
+      return MIMI_CUDA_SPREAD_QKV;
+    case MIMI_CUDA_PROJECT:
+      return MIMI_CUDA_SPREAD_PROJECT;
+    case MIMI_CUDA_EXPAND:
+      return MIMI_CUDA_SPREAD_EXPAND;
+    case MIMI_CUDA_FIRST:
+      return MIMI_CUDA_SPREAD_FIRST;
+    case MIMI_CUDA_UP:
+      return tiles > 1 ? MIMI_CUDA_SPREAD_UP_TILES : MIMI_CUDA_SPREAD_UP;
+    default:
+      return MIMI_CUDA_N_KERNELS;
+  }
+}
+
+/* Eight parts, or where a cluster shares the channels as many more as let a
+ * warp have all weights of its part in registers (STEPS of spread.cuh). What
+ * ends a layer always has 32, so that a cluster's outputs are a slice. */
+static guint
+choose_subs (MimiCudaKernel spread, guint inputs)
+{
+  guint steps = spread == MIMI_CUDA_SPREAD_FIRST ? 2
+                : spread == MIMI_CUDA_SPREAD_UP  ? 4
+                                                 : 8;
+  guint subs = 0;
+
+  if (spread == MIMI_CUDA_SPREAD_PROJECT)
+    return 2;
+  if (spread == MIMI_CUDA_N_KERNELS || spread == MIMI_CUDA_SPREAD_UP_TILES)
+    return 0;
+  while (subs < 3 && divide_up (inputs, 64u << subs) > steps)
+    subs++;
+  return subs;
+}
+
+/* Whether so many blocks of eight tiles fill the GPU: then a warp takes a tile
+ * and all of its channels, and weights are read once for eight tiles. */
+static gboolean
+fills (const MimiCudaFrame *f, guint blocks, guint tiles, guint times_over)
+{
+  return (guint64)blocks * (tiles / 8) >= (guint64)times_over * f->processors;
+}
+
+static gboolean
+launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
+{
+  const MimiCudaFrame *f = l->frame;
+  guint entries = l->batch->entries, tiles, blocks;
+  MimiCudaKernel spread;
+
+  args->entries = address (l->batch->device_entry);
+  args->status = (gpointer)address (l->batch->status);
+  args->in_stride = args->out_stride = f->scratch_length;
+  args->n_entries = entries;
+  args->tiles = divide_up (args->times, MIMI_CUDA_TILE);
+  args->moments = scratch (l, f->moments);
+  args->slice_log2 = f->slice_log2;
+  spread = get_spread_kernel (f, kernel, args->tiles);
+  args->subs_log2 = choose_subs (spread, args->inputs);
+  args->part_rows = divide_up (args->inputs, 8);
+  args->stride = (args->outputs + 3) / 4 * 4;
+  if (f->weights->matrix) {
+    args->stride = (args->outputs + 15) / 16 * 16;
+    args->part_rows = divide_up (args->inputs, 64u << args->subs_log2) * 8;
+  }
+  args->rows_log2 = kernel == MIMI_CUDA_PROJECT
+                        ? f->slice_log2
+                        : choose_rows (f, kernel, args->outputs, args->tiles);
+  blocks = ((args->outputs - 1) >> args->rows_log2) + 1;
+  tiles = args->tiles * entries;
+
+  if (spread != MIMI_CUDA_N_KERNELS && !fills (f, blocks, tiles, 1)) {
+    gboolean cluster = spread != MIMI_CUDA_SPREAD_UP_TILES;
+    guint rows = cluster ? 128 >> args->subs_log2 : 32;
+    guint channels =
+        cluster ? args->part_rows << args->subs_log2 : args->part_rows * 8;
+    guint shared = channels * STAGED_BYTES +
+                   (cluster ? 8 * 8 * 16 * 2 : 8 * 32 * 20) * sizeof (gfloat);
+    Shape shape = { divide_up (args->outputs, rows), tiles, 1, 0, shared };
+
+    if (cluster) {
+      shape.cluster = MIMI_CUDA_RANKS;
+      shape.x *= MIMI_CUDA_RANKS;
+    }
+    if (shared <= MOST_SHARED)
+      return launch (l, spread, shape, args);
+  }
+  args->split =
+      spread != MIMI_CUDA_N_KERNELS || fills (f, blocks, tiles, 2) ? 1 : 8;
+  return launch (l, kernel,
+      (Shape){ blocks, args->split == 1 ? divide_up (tiles, 8) : tiles, 1 },
+      args);
+}
+
+static MimiGemmArgs
+dense (const Launch *l, const MimiCudaDense *weights, guint in, guint inputs,
+    guint out, guint outputs, guint times)
+{
+  MimiGemmArgs args = {
+    .weights = address (weights->weights),
+    .bias = address (weights->bias),
+    .in = scratch (l, in),
+    .out = scratch (l, out),
+    .inputs = inputs,
+    .outputs = outputs,
+    .times = times,
+    .ratio = 1,
+  };
+
+  return args;
+}
+
+/* Rows from the host, to the transformer's width. */
+static gboolean
+launch_front (Launch *l)
+{
+  const MimiCudaFrame *f = l->frame;
+  const MimiNetwork *n = f->network;
+  const MimiCudaWeights *w = f->weights;
+  guint entries = l->batch->entries;
+  guint slices = ((n->width - 1) >> f->slice_log2) + 1;
+  guint length = MAX (n->width, MAX (n->latent_dim, 2 * n->codebook_dim));
+  MimiInputArgs input = {
+    .from = address (l->batch->host_entry),
+    .rows = address (l->batch->host_rows),
+    .entries = (gpointer)address (l->batch->device_entry),
+    .status = (gpointer)address (l->batch->status),
+    .vector = scratch (l, f->vector),
+    .mean = address (w->mean),
+    .std = address (w->std),
+    .codebooks = address (w->codebooks),
+    .row_bytes = f->row_bytes,
+    .vector_stride = f->scratch_length,
+    .latent = n->latent_dim,
+    .width = n->width,
+    .book_size = n->codebook_size,
+    .book_dim = n->codebook_dim,
+  };
+  MimiFrontArgs front = {
+    .entries = input.entries,
+    .vector = input.vector,
+    .projection = address (w->projection),
+    .upsample = address (w->upsample),
+    .out = scratch (l, f->residual),
+    .moments = scratch (l, f->moments),
+    .vector_stride = f->scratch_length,
+    .out_stride = f->scratch_length,
+    .width = n->width,
+    .length = n->codebooks ? 2 * n->codebook_dim : n->latent_dim,
+    .times = n->upsample,
+    .slice_log2 = f->slice_log2,
+    .history = f->front_history,
+  };
+
+  if (f->spread) {
+    MimiEnterArgs both = { input, front };
+
+    /* The vector, in shared memory, and then the row. */
+    both.input.vector_stride = divide_up (length, 4) * 4;
+    /* A larger batch may have empty places. */
+    if (entries == 1 && !n->codebooks)
+      both.input.usual_bytes = MIN (n->latent_dim * sizeof (gfloat), 896);
+    return launch (l, MIMI_CUDA_ENTER,
+        (Shape){ MIMI_CUDA_RANKS, entries, 1, MIMI_CUDA_RANKS,
+            both.input.vector_stride * sizeof (gfloat) + f->row_bytes },
+        &both);
+  }
+  return launch (l, MIMI_CUDA_INPUT, (Shape){ entries, 1, 1 }, &input) &&
+         launch (l, MIMI_CUDA_FRONT, (Shape){ slices, entries, 1 }, &front);
+}
+
+static gboolean
+launch_attention (Launch *l, MimiAttentionArgs *args)
+{
+  const MimiCudaFrame *f = l->frame;
+  guint dim = f->network->head_dim;
+  Shape shape = { args->heads, divide_up (args->times, MIMI_CUDA_QUERIES),
+    l->batch->entries };
+  /* See Window in attention.cu. */
+  guint staged =
+      args->ring_blocks * (2 * dim + 2) * MIMI_CUDA_TILE * sizeof (gfloat);
+
+  if (!f->spread || staged > 2 * MOST_SHARED ||
+      shape.x * shape.y * shape.z > (guint)f->processors)
+    return launch (l, MIMI_CUDA_ATTENTION, shape, args);
+  shape.shared = staged;
+  return launch (l, MIMI_CUDA_SPREAD_ATTENTION, shape, args);
+}
+
+static MimiOutputArgs
+get_output (const Launch *l, guint from)
+{
+  const MimiCudaFrame *f = l->frame;
+  MimiOutputArgs args = {
+    .entries = address (l->batch->device_entry),
+    .status = address (l->batch->status),
+    .in = scratch (l, from),
+    .weights = address (f->weights->last),
+    .pcm = (gpointer)address (l->batch->host_pcm),
+    .overflow = (gpointer)address (l->batch->host_overflow),
+    .in_stride = f->scratch_length,
+    .pcm_bytes = MIMI_CUDA_PCM_BYTES,
+    .inputs = f->network->channels[f->network->stages],
+    .history = f->last_history,
+  };
+
+  return args;
+}
+
+/* x += scale1 * attention (norm (x)); x += scale2 * ffn (norm (x)) */
+static gboolean
+launch_layer (Launch *l, guint i)
+{
+  const MimiCudaFrame *f = l->frame;
+  const MimiNetwork *n = f->network;
+  const MimiCudaLayer *w = &f->weights->layers[i];
+  MimiGemmArgs qkv = dense (
+      l, &w->qkv, f->residual, n->width, f->query, 3 * n->width, n->upsample);
+  MimiGemmArgs out = dense (
+      l, &w->out, f->mixed, n->width, f->residual, n->width, n->upsample);
+  MimiGemmArgs ffn1 =
+      dense (l, &w->ffn1, f->residual, n->width, f->ffn, n->ffn, n->upsample);
+  MimiGemmArgs ffn2 =
+      dense (l, &w->ffn2, f->ffn, n->ffn, f->residual, n->width, n->upsample);
+  MimiAttentionArgs attention = {
+    .entries = address (l->batch->device_entry),
+    .query = scratch (l, f->query),
+    .out = scratch (l, f->mixed),
+    .stride = f->scratch_length,
+    .heads = n->heads,
+    .times = n->upsample,
+    .window = n->window,
+    .ring = f->rings[i],
+    .ring_blocks = f->ring_blocks,
+  };
+
+  qkv.norm = address (w->norm1);
+  ffn1.norm = address (w->norm2);
+  qkv.norm_eps = ffn1.norm_eps = n->norm_eps;
+  qkv.rope = address (f->weights->rope);
+  qkv.ring = f->rings[i];
+  qkv.ring_blocks = f->ring_blocks;
+  qkv.head_dim = n->head_dim;
+  ffn1.gelu_tanh = n->gelu == MIMI_GELU_TANH;
+
+  return launch_gemm (l, MIMI_CUDA_QKV, &qkv) &&
+         launch_attention (l, &attention) &&
+         launch_gemm (l, MIMI_CUDA_PROJECT, &out) &&
+         launch_gemm (l, MIMI_CUDA_EXPAND, &ffn1) &&
+         launch_gemm (l, MIMI_CUDA_PROJECT, &ffn2);
+}
+
+/* y = elu (x + skip (elu (residual (elu (x))))), out of *from. */
+static gboolean
+launch_residual (Launch *l, guint i, guint *from, guint times)
+{
+  const MimiCudaFrame *f = l->frame;
+  const MimiNetwork *n = f->network;
+  const MimiCudaStage *w = &f->weights->stages[i];
+  guint channels = n->channels[i + 1], entries = l->batch->entries;
+  guint tiles = times / MIMI_CUDA_TILE, groups = divide_up (n->hidden[i], 16);
+  guint other = f->wide[*from == f->wide[0]];
+  MimiGemmArgs res1 =
+      dense (l, &w->res1, *from, channels, f->hidden, n->hidden[i], times);
+  MimiGemmArgs res2 =
+      dense (l, &w->res2, f->hidden, n->hidden[i], *from, channels, times);
+  MimiTailArgs args = {
+    .block = {
+      .entries = address (l->batch->device_entry),
+      .status = (gpointer)address (l->batch->status),
+      .weights1 = res1.weights,
+      .weights2 = res2.weights,
+      .bias1 = res1.bias,
+      .bias2 = res2.bias,
+      .in = res1.in,
+      .out = scratch (l, other),
+      .stride = f->scratch_length,
+      .channels = channels,
+      .hidden = n->hidden[i],
+      .tiles = tiles,
+      .part_rows1 = divide_up (channels, 64) * 8,
+      .part_rows2 = divide_up (n->hidden[i], 64) * 8,
+      .ranks = groups > 4 ? 8 : groups > 2 ? 4 : groups,
+      .history = f->res_history[i],
+    },
+    .output = get_output (l, 0),
+  };
+  gboolean few = f->spread && times % MIMI_CUDA_TILE == 0 &&
+                 !fills (f, groups, tiles * entries, 2);
+  guint shared =
+      8 * (args.block.part_rows1 + args.block.part_rows2) * STAGED_BYTES +
+      8 * 32 * 20 * sizeof (gfloat);
+
+  if (few && i + 1 == n->stages && channels <= MIMI_CUDA_TAIL_CHANNELS &&
+      n->hidden[i] <= MIMI_CUDA_TAIL_HIDDEN) {
+    *from = 0; /* the PCM has been written */
+    return launch (l, MIMI_CUDA_SPREAD_TAIL,
+        (Shape){ tiles, entries, 1, 0, MIMI_CUDA_TAIL_BYTES }, &args);
+  }
+  if (few && shared <= MOST_SHARED) {
+    *from = other;
+    return launch (l, MIMI_CUDA_SPREAD_RESIDUAL,
+        (Shape){
+            args.block.ranks, tiles * entries, 1, args.block.ranks, shared },
+        &args.block);
+  }
+  res1.history = f->res_history[i];
+  return launch_gemm (l, MIMI_CUDA_RESIDUAL, &res1) &&
+         launch_gemm (l, MIMI_CUDA_SKIP, &res2);
+}
+
+/* Transposed convolution, then the residual block. Every buffer that ends a
+ * stage holds what ELU made of it: only the next convolution reads it. */
+static gboolean
+launch_stage (Launch *l, guint i, guint *from, guint *times)
+{
+  const MimiCudaFrame *f = l->frame;
+  const MimiNetwork *n = f->network;
+  guint to = f->wide[*from == f->wide[0]];
+  MimiGemmArgs up = dense (l, &f->weights->stages[i].up, *from, n->channels[i],
+      to, n->channels[i + 1] * n->ratios[i], *times);
+
+  up.ratio = n->ratios[i];
+  up.history = f->up_history[i];
+  *from = to;
+  *times *= n->ratios[i];
+  return launch_gemm (l, MIMI_CUDA_UP, &up) &&
+         launch_residual (l, i, from, *times);
+}
+
+gboolean
+mimi_cuda_frame_launch (const MimiCudaFrame *self, const MimiCudaBatch *batch,
+    CUstream stream, GError **error)
+{
+  Launch l = { self, batch, stream, error, 0 };
+  const MimiNetwork *n = self->network;
+  guint times = n->upsample, from = self->first, i;
+  MimiGemmArgs first = dense (&l, &self->weights->first, self->residual,
+      n->width, self->first, n->channels[0], times);
+  MimiOutputArgs output;
+
+  if (!launch_front (&l))
+    return FALSE;
+  for (i = 0; i < n->layers; i++)
+    if (!launch_layer (&l, i))
+      return FALSE;
+  first.history = self->first_history;
+  if (!launch_gemm (&l, MIMI_CUDA_FIRST, &first))
+    return FALSE;
+  for (i = 0; i < n->stages; i++)
+    if (!launch_stage (&l, i, &from, &times))
+      return FALSE;
+  if (from == 0)
+    return TRUE;
+  output = get_output (&l, from);
+  return launch (&l, MIMI_CUDA_OUTPUT,
+      (Shape){ MIMI_FRAME_SAMPLES / 64, batch->entries, 1 }, &output);
+}

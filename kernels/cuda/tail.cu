@@ -1,0 +1,191 @@
+/* The last residual block and the output in one kernel, from 9.0 on.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ *
+ * A block makes the 16 samples of a tile, all of it by itself. The last
+ * convolution looks back two samples: the block computes the eight columns
+ * before its own again, or takes the two out of the state.
+ *
+ * Arrays are [channel][40]: 16 columns of the past, of which the last 10 are
+ * used, and 16 of now; 40 is 8 modulo 32, so 8 columns of 4 channels are in 32
+ * different banks.
+ */
+#include "cluster.cuh"
+#include "product.cuh"
+#include "sample.cuh"
+
+#define CHANNELS_MOST MIMI_CUDA_TAIL_CHANNELS
+#define HIDDEN_MOST MIMI_CUDA_TAIL_HIDDEN
+#define TAIL_PAST 16
+#define TAIL_STRIDE 40
+#define TAIL_COLUMNS 24 /* from 8 before the tile on */
+#define TAIL_PARTIAL 28
+
+struct TailShared {
+  float raw[CHANNELS_MOST][TAIL_STRIDE];
+  float x[CHANNELS_MOST][TAIL_STRIDE]; /* after ELU; then y, after ELU */
+  float hidden[HIDDEN_MOST][TAIL_STRIDE];
+  float partial[WARPS * HIDDEN_MOST * TAIL_PARTIAL];
+  float bias1[HIDDEN_MOST], bias2[CHANNELS_MOST];
+  float weights[CHANNELS_MOST * LAST_TAPS + 1]; /* then the bias */
+};
+
+static_assert (sizeof (TailShared) == MIMI_CUDA_TAIL_BYTES, "told the host");
+
+/* Grid: (120 tiles, entries). */
+template <typename Raw, int PRODUCTS>
+static __device__ void
+tail (const MimiTailArgs &args)
+{
+  constexpr int TAPS = 3, H = TAPS - 1, L = LAST_TAPS - 1;
+  constexpr int PARTS2 = HIDDEN_MOST / 8, GROUPS = 2;
+  constexpr int VALUES1 = HIDDEN_MOST * TAIL_COLUMNS / MIMI_CUDA_THREADS;
+  constexpr int VALUES2 = CHANNELS_MOST * TAIL_COLUMNS / MIMI_CUDA_THREADS;
+  constexpr int FIRST = TAIL_PAST - 8; /* where the columns begin */
+  extern __shared__ __align__ (16) float dynamic[];
+  TailShared &s = *(TailShared *)dynamic;
+
+  const MimiResidualArgs &p = args.block;
+  const MimiOutputArgs &o = args.output;
+  const unsigned tid = threadIdx.x, warp = tid / 32;
+  const unsigned tile = blockIdx.x, index = blockIdx.y;
+  const unsigned part2 = warp % PARTS2, group2 = warp / PARTS2 * GROUPS;
+
+  launch_dependents ();
+  Product<Raw, PRODUCTS, TAPS, 1, HIDDEN_MOST / 16, 3> first (
+      p.weights1, p.channels, p.hidden, p.part_rows1, warp);
+  Product<Raw, PRODUCTS, 1, 1, GROUPS, 3> second (
+      p.weights2, p.hidden, p.channels, p.part_rows2, part2);
+  first.load (0);
+  second.load (group2);
+  if (tid < p.hidden)
+    s.bias1[tid] = __ldg (p.bias1 + tid);
+  if (tid < p.channels)
+    s.bias2[tid] = __ldg (p.bias2 + tid);
+  if (tid <= o.inputs * LAST_TAPS)
+    s.weights[tid] = __ldg (o.weights + tid);
+  /* The two columns before the frame, of the block and of the output. */
+  constexpr int LOADS = CHANNELS_MOST * 8 / MIMI_CUDA_THREADS;
+  const MimiEntry entry = p.entries[index];
+  const unsigned length = o.inputs * L, piece = tid % 8;
+  const bool continued = tile == 0 && entry.state != 0 && entry.frame > 0;
+  float2 past[LOADS] = {};
+  float past_last = 0.0f;
+  if (continued && piece == 3)
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      const unsigned c =
+          min ((tid + i * MIMI_CUDA_THREADS) / 8, p.channels - 1);
+      past[i] =
+          ((const float2 *)history_read (entry, p.history, p.channels * H))[c];
+    }
+  if (continued && tid < length)
+    past_last = history_read (entry, o.history, length)[tid];
+
+  wait_for_inputs ();
+  if (entry.state == 0)
+    return;
+
+  bool overflow = tid == 0 && p.status[index] != 0;
+  /* x: the tile, and 16 columns before it, in pieces of four columns. */
+  const float *in =
+      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
+  const float *before = tile > 0 ? in - (size_t)p.channels * TILE : in;
+  const float *from = (piece < 4 ? before : in) + piece % 4 * 4;
+  float4 loaded[LOADS];
+#pragma unroll
+  for (int i = 0; i < LOADS; i++)
+    loaded[i] = *(const float4 *)(from + min ((tid + i * MIMI_CUDA_THREADS) / 8,
+                                             p.channels - 1) *
+                                             TILE);
+  ask_first ();
+#pragma unroll
+  for (int i = 0; i < LOADS; i++) {
+    const unsigned c = (tid + i * MIMI_CUDA_THREADS) / 8;
+    *(float4 *)&s.raw[c][piece * 4] = loaded[i];
+    float4 x = make_float4 (elu (loaded[i].x), elu (loaded[i].y),
+        elu (loaded[i].z), elu (loaded[i].w));
+    if (tile == 0 && piece < 4)
+      x = make_float4 (0, 0, past[i].x, past[i].y);
+    if (c >= p.channels)
+      x = make_float4 (0, 0, 0, 0);
+    *(float4 *)&s.x[c][piece * 4] = x;
+  }
+  __syncthreads ();
+  if (tile == SAMPLES / TILE - 1)
+    for (unsigned i = tid; i < p.channels * H; i += MIMI_CUDA_THREADS)
+      history_write (entry, p.history, p.channels * H)[i] =
+          s.x[i / H][TAIL_PAST + TILE - H + i % H];
+
+  first.run (&s.x[0][0], TAIL_STRIDE, FIRST - H, 3);
+  first.leave (s.partial, TAIL_PARTIAL, HIDDEN_MOST, warp, 0);
+  __syncthreads ();
+#pragma unroll
+  for (int i = 0; i < VALUES1; i++) {
+    const unsigned at = tid + i * MIMI_CUDA_THREADS;
+    const unsigned n = at / TAIL_COLUMNS, t = at % TAIL_COLUMNS;
+    const float y = sum_parts<WARPS> (s.partial + n * TAIL_PARTIAL + t,
+                        HIDDEN_MOST * TAIL_PARTIAL) +
+                    s.bias1[min (n, p.hidden - 1)];
+    overflow |= overflows (y);
+    s.hidden[n][FIRST + t] = elu (y);
+  }
+  __syncthreads ();
+  second.run (&s.hidden[0][0], TAIL_STRIDE, FIRST, 3);
+  second.leave (s.partial, TAIL_PARTIAL, CHANNELS_MOST, part2, group2 * 16);
+  __syncthreads ();
+#pragma unroll
+  for (int i = 0; i < VALUES2; i++) {
+    const unsigned at = tid + i * MIMI_CUDA_THREADS;
+    const unsigned n = at / TAIL_COLUMNS, t = at % TAIL_COLUMNS;
+    float y = s.raw[n][FIRST + t] +
+              sum_parts<PARTS2> (s.partial + n * TAIL_PARTIAL + t,
+                  CHANNELS_MOST * TAIL_PARTIAL) +
+              s.bias2[min (n, p.channels - 1)];
+    overflow |= overflows (y);
+    y = elu (y);
+    if (tile > 0 || t >= 8)
+      s.x[n][FIRST + t] = y;
+  }
+  if (tile == 0 && tid < length)
+    s.x[tid / L][TAIL_PAST - L + tid % L] = past_last;
+  __syncthreads ();
+  if (tile == SAMPLES / TILE - 1)
+    for (unsigned i = tid; i < length; i += MIMI_CUDA_THREADS)
+      history_write (entry, o.history, length)[i] =
+          s.x[i / L][TAIL_PAST + TILE - L + i % L];
+
+  const unsigned sample_part = tid / TILE, column = tid % TILE;
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < CHANNELS_MOST / SAMPLE_PARTS; i++) {
+    const unsigned c = sample_part + i * SAMPLE_PARTS;
+#pragma unroll
+    for (int tap = 0; tap < LAST_TAPS; tap++) {
+      const float w = s.weights[min (c, o.inputs - 1) * LAST_TAPS + tap];
+      sum = fmaf (
+          s.x[c][TAIL_PAST - L + column + tap], c < o.inputs ? w : 0.0f, sum);
+    }
+  }
+  s.partial[sample_part * TILE + column] = sum;
+  __syncthreads ();
+  if (overflow)
+    o.overflow[index] = 1;
+  if (warp > 0)
+    return;
+  sum = s.weights[o.inputs * LAST_TAPS];
+#pragma unroll
+  for (unsigned i = 0; i < SAMPLE_PARTS; i++)
+    sum += s.partial[i * TILE + column];
+  write_sample (o, entry, index, tile * TILE + tid, (tile + 1) * TILE, sum);
+}
+
+#define KERNEL_TAIL(name, ...) \
+  extern "C" __global__ void __launch_bounds__ (MIMI_CUDA_THREADS, 2) \
+      mimi_spread_tail_##name (const __grid_constant__ MimiTailArgs p) \
+  { \
+    tail<__VA_ARGS__> (p); \
+  }
+
+KERNEL_TAIL (f32, uint4, 3)
+KERNEL_TAIL (tf32, uint4, 2)
+KERNEL_TAIL (bf16, uint2, 2)
