@@ -497,8 +497,8 @@ cuda_open (MimiModel *model, const MimiDecoderOptions *options, GError **error)
         mimi_cuda_weights_init (&self->weights, cuda, model, options->precision,
             mimi_cuda_frame_wants_matrix (&device, options->precision),
             error) &&
-        mimi_cuda_frame_init (&self->frame, cuda, &device, &self->network,
-            &self->weights, options->precision, error);
+        mimi_cuda_frame_init (
+            &self->frame, cuda, &device, &self->network, &self->weights, error);
     leave (self);
   }
   if (!ok || !warm_up (self, error)) {

@@ -130,18 +130,32 @@ lay_out_scratch (MimiCudaFrame *self)
 
 /* See gemm.cu and spread.cu: how the weights are stored and multiplied. */
 static const gchar *
-get_kind (const MimiCudaFrame *self, MimiPrecision precision)
+get_kind (const MimiCudaFrame *self, MimiCudaKernel kernel)
 {
-  if (self->weights->bf16)
-    return "bf16";
-  return self->weights->matrix && precision != MIMI_PRECISION_FP32 ? "tf32"
-                                                                   : "f32";
+  static const gchar *const kinds[] = {
+    [MIMI_CUDA_F32] = "f32",
+    [MIMI_CUDA_TF32] = "tf32",
+    [MIMI_CUDA_BF16] = "bf16",
+  };
+
+  switch (kernel) {
+    case MIMI_CUDA_QKV:
+    case MIMI_CUDA_PROJECT:
+    case MIMI_CUDA_EXPAND:
+    case MIMI_CUDA_SPREAD_QKV:
+    case MIMI_CUDA_SPREAD_PROJECT:
+    case MIMI_CUDA_SPREAD_EXPAND:
+      return kinds[self->weights->transformer];
+    default:
+      return kinds[self->weights->convolutions];
+  }
 }
 
 static gchar *
-get_name (const MimiCudaFrame *self, MimiCudaKernel kernel, const gchar *kind)
+get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
 {
   const gchar *name = mimi_cuda_kernel_names[kernel];
+  const gchar *kind = get_kind (self, kernel);
   const gchar *suffix = "";
 
   if (kernel < MIMI_CUDA_ENTER && self->weights->matrix)
@@ -165,8 +179,7 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel, const gchar *kind)
 }
 
 static gboolean
-load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device,
-    const gchar *kind, GError **error)
+load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device, GError **error)
 {
   const MimiCuda *cuda = self->cuda;
   CUresult result = cuda->ModuleLoadData (&self->module, mimi_cuda_image);
@@ -186,7 +199,7 @@ load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device,
     return FALSE;
   n = self->spread ? MIMI_CUDA_N_KERNELS : MIMI_CUDA_ENTER;
   for (i = 0; i < n && ok; i++) {
-    gchar *name = get_name (self, i, kind);
+    gchar *name = get_name (self, i);
 
     ok = CHECK (cuda, error, ModuleGetFunction,
         (&self->kernels[i], self->module, name));
@@ -198,7 +211,7 @@ load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device,
 gboolean
 mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
     const MimiCudaDevice *device, const MimiNetwork *network,
-    const MimiCudaWeights *weights, MimiPrecision precision, GError **error)
+    const MimiCudaWeights *weights, GError **error)
 {
   memset (self, 0, sizeof *self);
   self->cuda = cuda;
@@ -212,7 +225,7 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   lay_out_scratch (self);
   self->row_bytes = MAX (
       MAX (network->width, network->latent_dim) * 4, MIMI_MAX_CODEBOOKS * 2);
-  return load_kernels (self, device, get_kind (self, precision), error);
+  return load_kernels (self, device, error);
 }
 
 void

@@ -83,7 +83,7 @@ guint mimi_cuda_frame_choose_slice (const MimiCudaFrame *self);
  * MIMI_ERROR_UNSUPPORTED when the network has sizes no kernel can do. */
 gboolean mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
     const MimiCudaDevice *device, const MimiNetwork *network,
-    const MimiCudaWeights *weights, MimiPrecision precision, GError **error);
+    const MimiCudaWeights *weights, GError **error);
 void mimi_cuda_frame_clear (MimiCudaFrame *self);
 
 /* Whether the kernels can do this network; before anything is allocated. */

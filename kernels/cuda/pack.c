@@ -12,7 +12,8 @@
  * an address is an offset. */
 typedef struct {
   GByteArray *bytes;
-  gboolean bf16, tf32, matrix;
+  MimiCudaStorage transformer, convolutions;
+  gboolean matrix;
 } Pack;
 
 static CUdeviceptr
@@ -87,16 +88,16 @@ to_tf32 (gfloat x)
 }
 
 static CUdeviceptr
-put_values (Pack *pack, gfloat *values, gsize n)
+put_values (Pack *pack, MimiCudaStorage storage, gfloat *values, gsize n)
 {
   CUdeviceptr offset;
   guint16 *halves;
   gsize i;
 
-  if (pack->tf32)
+  if (storage == MIMI_CUDA_TF32)
     for (i = 0; i < n; i++)
       values[i] = to_tf32 (values[i]);
-  if (!pack->bf16)
+  if (storage != MIMI_CUDA_BF16)
     return put (pack, values, n * sizeof *values);
   halves = g_new (guint16, n);
   for (i = 0; i < n; i++)
@@ -130,7 +131,7 @@ places (const Pack *pack, gsize inputs, gsize outputs, gsize taps)
 
 /* A linear layer or convolution, [output][input][tap] in the file. */
 static CUdeviceptr
-put_dense (Pack *pack, const MimiTensor *tensor)
+put_dense (Pack *pack, MimiCudaStorage storage, const MimiTensor *tensor)
 {
   gsize outputs = tensor->shape[0], inputs = tensor->shape[1];
   gsize taps = tensor->n_dims > 2 ? tensor->shape[2] : 1;
@@ -142,7 +143,7 @@ put_dense (Pack *pack, const MimiTensor *tensor)
     for (i = 0; i < inputs; i++)
       for (tap = 0; tap < taps; tap++)
         to[place (pack, inputs, outputs, taps, o, i, tap)] = *w++;
-  offset = put_values (pack, to, n);
+  offset = put_values (pack, storage, to, n);
   g_free (from);
   g_free (to);
   return offset;
@@ -165,7 +166,7 @@ put_transposed (Pack *pack, const MimiTensor *tensor)
       for (j = 0; j < 2 * ratio; j++)
         to[place (pack, inputs, outputs, 2, c * ratio + j % ratio, i,
             j < ratio ? 1 : 0)] = *w++;
-  offset = put_values (pack, to, n);
+  offset = put_values (pack, pack->convolutions, to, n);
   g_free (from);
   g_free (to);
   return offset;
@@ -189,7 +190,7 @@ put_bias (Pack *pack, const MimiTensor *bias, guint n)
 static MimiCudaDense
 put_conv (Pack *pack, const MimiConv *conv)
 {
-  MimiCudaDense dense = { put_dense (pack, &conv->weight),
+  MimiCudaDense dense = { put_dense (pack, pack->convolutions, &conv->weight),
     put_bias (pack, &conv->bias, conv->weight.shape[0]) };
 
   return dense;
@@ -259,23 +260,42 @@ put_rope (Pack *pack, const MimiNetwork *n)
   return offset;
 }
 
-/* Whether all the weights of dense layers are stored as bf16. */
+/* Kernels know one kind of weights for all layers: whether all are bf16. */
 static gboolean
-is_bf16 (const MimiWeights *w, const MimiNetwork *n)
+is_transformer_bf16 (const MimiWeights *w, const MimiNetwork *n)
 {
-  gboolean all = w->first.weight.dtype == MIMI_DTYPE_BF16;
   guint i;
 
   for (i = 0; i < n->layers; i++)
-    all = all && w->layers[i].in_proj.dtype == MIMI_DTYPE_BF16 &&
-          w->layers[i].out_proj.dtype == MIMI_DTYPE_BF16 &&
-          w->layers[i].linear1.dtype == MIMI_DTYPE_BF16 &&
-          w->layers[i].linear2.dtype == MIMI_DTYPE_BF16;
+    if (w->layers[i].in_proj.dtype != MIMI_DTYPE_BF16 ||
+        w->layers[i].out_proj.dtype != MIMI_DTYPE_BF16 ||
+        w->layers[i].linear1.dtype != MIMI_DTYPE_BF16 ||
+        w->layers[i].linear2.dtype != MIMI_DTYPE_BF16)
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+are_convolutions_bf16 (const MimiWeights *w, const MimiNetwork *n)
+{
+  guint i;
+
   for (i = 0; i < n->stages; i++)
-    all = all && w->stages[i].up.weight.dtype == MIMI_DTYPE_BF16 &&
-          w->stages[i].res1.weight.dtype == MIMI_DTYPE_BF16 &&
-          w->stages[i].res2.weight.dtype == MIMI_DTYPE_BF16;
-  return all;
+    if (w->stages[i].up.weight.dtype != MIMI_DTYPE_BF16 ||
+        w->stages[i].res1.weight.dtype != MIMI_DTYPE_BF16 ||
+        w->stages[i].res2.weight.dtype != MIMI_DTYPE_BF16)
+      return FALSE;
+  return w->first.weight.dtype == MIMI_DTYPE_BF16;
+}
+
+static MimiCudaStorage
+choose_storage (gboolean bf16, MimiPrecision precision, gboolean matrix)
+{
+  if (bf16 || precision == MIMI_PRECISION_BF16)
+    return MIMI_CUDA_BF16;
+  /* without tensor cores nothing is gained by it */
+  return precision == MIMI_PRECISION_TF32 && matrix ? MIMI_CUDA_TF32
+                                                    : MIMI_CUDA_F32;
 }
 
 static void
@@ -302,11 +322,11 @@ pack_all (Pack *pack, MimiCudaWeights *self, const MimiWeights *w,
 
     to->norm1 = put_pair (pack, &from->norm1_weight, &from->norm1_bias);
     to->norm2 = put_pair (pack, &from->norm2_weight, &from->norm2_bias);
-    to->qkv.weights = put_dense (pack, &from->in_proj);
-    to->out.weights = put_dense (pack, &from->out_proj);
+    to->qkv.weights = put_dense (pack, pack->transformer, &from->in_proj);
+    to->out.weights = put_dense (pack, pack->transformer, &from->out_proj);
     to->out.bias = put_vector (pack, &from->scale1);
-    to->ffn1.weights = put_dense (pack, &from->linear1);
-    to->ffn2.weights = put_dense (pack, &from->linear2);
+    to->ffn1.weights = put_dense (pack, pack->transformer, &from->linear1);
+    to->ffn2.weights = put_dense (pack, pack->transformer, &from->linear2);
     to->ffn2.bias = put_vector (pack, &from->scale2);
   }
   self->first = put_conv (pack, &w->first);
@@ -375,17 +395,19 @@ mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
 {
   const MimiNetwork *network = mimi_model_get_network (model);
   const MimiWeights *weights = mimi_model_get_weights (model);
-  gboolean stored = is_bf16 (weights, network);
   Pack pack = {
     .bytes = g_byte_array_new (),
-    .bf16 = stored || precision == MIMI_PRECISION_BF16,
-    .tf32 = matrix && precision == MIMI_PRECISION_TF32 && !stored,
+    .transformer = choose_storage (
+        is_transformer_bf16 (weights, network), MIMI_PRECISION_FP32, matrix),
+    .convolutions = choose_storage (
+        are_convolutions_bf16 (weights, network), precision, matrix),
     .matrix = matrix,
   };
   gboolean ok;
 
   memset (self, 0, sizeof *self);
-  self->bf16 = pack.bf16;
+  self->transformer = pack.transformer;
+  self->convolutions = pack.convolutions;
   self->matrix = matrix;
   self->layers = g_new0 (MimiCudaLayer, network->layers);
   pack_all (&pack, self, weights, network);

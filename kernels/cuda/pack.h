@@ -8,6 +8,13 @@
 
 G_BEGIN_DECLS
 
+/* How the weights of dense layers are stored; everything else is float32. */
+typedef enum {
+  MIMI_CUDA_F32,
+  MIMI_CUDA_TF32, /* float32 of 11 significant bits: one product less */
+  MIMI_CUDA_BF16
+} MimiCudaStorage;
+
 /* Addresses on the device; 0 where a network has no such thing. */
 typedef struct {
   CUdeviceptr weights; /* as lanes.cuh or matrix.cuh read them */
@@ -24,7 +31,7 @@ typedef struct {
 } MimiCudaStage;
 
 typedef struct {
-  gboolean bf16; /* how dense weights are stored; everything else is float32 */
+  MimiCudaStorage transformer, convolutions;
   gboolean matrix; /* laid out for tensor cores */
   CUdeviceptr memory;
   gsize size;
@@ -37,8 +44,10 @@ typedef struct {
 } MimiCudaWeights;
 
 /* Lays out and uploads all weights, in the context that is current, for
- * matrix.cuh or lanes.cuh. They are stored as bf16 if the checkpoint's dense
- * weights all are (exact, half the bytes), or if `precision` allows it. */
+ * matrix.cuh or lanes.cuh. Those that the checkpoint has as bf16 stay so: exact,
+ * at half the bytes. Of the others `precision` rounds the convolutions' alone:
+ * what rounding does to a query or a key, the layers after it amplify, by more
+ * than the gates of tf32 and bf16 have room for. */
 gboolean mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
     const MimiModel *model, MimiPrecision precision, gboolean matrix,
     GError **error);

@@ -145,13 +145,15 @@ test_many (void)
 }
 
 /* A network and a batch large enough for a warp a tile, whose launches have
- * another shape than a single stream's. */
+ * another shape than a single stream's, and on 9.0 some are of other kernels:
+ * those must take the weights as the single stream's do. */
 static void
-test_wide (void)
+test_wide (gconstpointer precision)
 {
   static const Network network = { "pocket2m-pocket", "pocket2m.f32",
     "pocket2m.oracle", NULL, 10, 0, FALSE };
-  MimiDecoderOptions options = { MIMI_BACKEND_CUDA, -1, MIMI_PRECISION_FP32 };
+  MimiDecoderOptions options = { MIMI_BACKEND_CUDA, -1,
+    GPOINTER_TO_UINT (precision) };
   MimiModel *model = network_open (&network);
   guint n = 20, kinds = 4, frames = 2, s, frame;
   gpointer *slots = g_new (gpointer, n), self = cuda;
@@ -348,7 +350,12 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/batch/sizes", test_sizes);
   g_test_add_func ("/cuda/batch/reuse", test_reuse);
   g_test_add_func ("/cuda/batch/many", test_many);
-  g_test_add_func ("/cuda/batch/wide", test_wide);
+  g_test_add_data_func ("/cuda/batch/wide/fp32",
+      GUINT_TO_POINTER (MIMI_PRECISION_FP32), test_wide);
+  g_test_add_data_func ("/cuda/batch/wide/tf32",
+      GUINT_TO_POINTER (MIMI_PRECISION_TF32), test_wide);
+  g_test_add_data_func ("/cuda/batch/wide/bf16",
+      GUINT_TO_POINTER (MIMI_PRECISION_BF16), test_wide);
   g_test_add_func ("/cuda/batch/overflow", test_overflow);
   g_test_add_func ("/cuda/batch/pcm", test_pcm);
   g_test_add_func ("/cuda/batch/threads", test_threads);

@@ -78,6 +78,14 @@ test_bf16 (gconstpointer network)
   check (network, MIMI_PRECISION_BF16, 40);
 }
 
+/* Weights that are stored as bf16 are rounded by nothing. */
+static void
+test_stored (gconstpointer network)
+{
+  check (network, MIMI_PRECISION_TF32, 100);
+  check (network, MIMI_PRECISION_BF16, 100);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -91,5 +99,9 @@ main (int argc, char **argv)
   }
   g_test_add_data_func ("/cuda/tf32/tiny", &networks[0], test_tf32);
   g_test_add_data_func ("/cuda/bf16/tiny", &networks[0], test_bf16);
+  /* twelve layers, which amplify what is lost in the first of them */
+  g_test_add_data_func ("/cuda/tf32/pocket18m", &networks[3], test_tf32);
+  g_test_add_data_func ("/cuda/bf16/pocket18m", &networks[3], test_bf16);
+  g_test_add_data_func ("/cuda/stored/tiny-BF16", &networks[1], test_stored);
   return g_test_run ();
 }
