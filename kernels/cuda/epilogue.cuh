@@ -73,8 +73,9 @@ finish (const MimiGemmArgs &p, unsigned index, const Place &place, float sum,
 {
   float y = sum;
 
-  if (EPILOGUE == QKV)
-    *place.to = y = sum * place.cosine + partner * place.sine;
+  if (EPILOGUE ==
+      QKV) /* which product is rounded must not be a kernel's choice */
+    *place.to = y = fmaf (partner, place.sine, sum * place.cosine);
   else if (EPILOGUE == RESIDUAL)
     *place.to = y = old + place.bias * sum;
   else if (EPILOGUE == GELU)

@@ -71,10 +71,10 @@ template <int N> struct Slices {
     ask_first ();
   }
 
+  /* Both go on with the sum of the slices before, so that N changes no bit. */
   __device__ float
-  sum () const
+  sum (float sum) const
   {
-    float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i++)
       sum += m[i].x * count[i];
@@ -82,9 +82,8 @@ template <int N> struct Slices {
   }
 
   __device__ float
-  squares (float mean) const
+  squares (float mean, float sum) const
   {
-    float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i++) {
       const float d = m[i].x - mean;
@@ -109,17 +108,17 @@ join_moments (const float2 *moments, unsigned channels, unsigned slice_log2,
   Slices<N> first, more;
 
   first.load (moments, channels, slice_log2, 0);
-  float sum = first.sum ();
+  float sum = first.sum (0.0f);
   for (unsigned s = 2 * N; s < n; s += 2 * N) {
     more.load (moments, channels, slice_log2, s);
-    sum += more.sum ();
+    sum = more.sum (sum);
   }
   sum += __shfl_xor_sync (FULL_WARP, sum, TILE);
   const float middle = sum * share;
-  float squares = first.squares (middle);
+  float squares = first.squares (middle, 0.0f);
   for (unsigned s = 2 * N; s < n; s += 2 * N) {
     more.load (moments, channels, slice_log2, s);
-    squares += more.squares (middle);
+    squares = more.squares (middle, squares);
   }
   squares += __shfl_xor_sync (FULL_WARP, squares, TILE);
   const float all = rsqrtf (squares * share + eps);
