@@ -155,7 +155,7 @@ typedef struct {
   /* What is done before griddepcontrol.wait, while the kernel before still
    * runs: instructions, sectors, and the cycles of its longest chain. */
   guint64 early_runs, early_sectors, early_chain;
-  guint64 conflicts;                 /* extra cycles in shared memory */
+  guint64 conflicts; /* extra cycles in shared memory */
   guint64 mapped_read, mapped_written, mapped_again; /* see mapped.c */
   guint64 launches, blocks, warps;
   guint64 lane_slots, lanes; /* lanes that could and did run */
@@ -251,9 +251,9 @@ struct _SimWarp {
   guint32 *far;                 /* NULL, or clocks of all warps of the grid */
   guint32 *acquired, *released; /* NULL, or waiting for a fence */
   guint64 *ready;               /* chain: when each row is there */
-  guint64 now, horizon; /* this run's begin; when all results are there */
+  guint64 now, horizon;  /* this run's begin; when all results are there */
   guint64 issued, n_run; /* the last issue; instructions in this run */
-  guint64 stored;       /* when all stores to other blocks have arrived */
+  guint64 stored;        /* when all stores to other blocks have arrived */
   guint64 rng;
 };
 
