@@ -8,13 +8,13 @@ Each mutant is one small mistake (mutants.py has them), and is caught when a tes
 
   host     slots, batches, graphs, saving, driver, streams: one C file compiled anew, tests linked with it
   layout   where weights and state lie, how kernels are launched: the same
-  device   the kernels' sources, compiled anew to PTX (needs nvcc), which the simulator takes in place
-           of the program's own
+  device   the kernels' sources, what includes the change compiled anew to PTX (needs nvcc), which the
+           simulator takes in place of the program's own
   barrier, fence, index, lane, sum, bound, value
            one instruction of the PTX that the plugin loads, among those that ran
 
 --sample takes so many of each group (host, layout, device; the kinds of PTX together), the same ones for
-the same seed; without it, all. Exit status 1 when a mutant of a source is not caught, or its place is
+the same seed; without it, or with 0, all. Exit status 1 when a mutant of a source is not caught, or its place is
 not there any more; when less than --least percent (90) of those of the PTX are caught (some are
 without effect); or when a test fails unchanged.
 """
@@ -25,6 +25,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -48,9 +49,14 @@ TESTS = [
 ]
 # Which of them comes first, where that is not the first one.
 NEAREST = {"cuda/state.c": "test-state", "cuda/driver.c": "test-cuda-failures"}
-# Of kernels: one test with every check, then what batches are.
+# Of kernels: one test with every check, codes, a network whose clusters are not full, the one that is as large as ours
+# are, one with two times a frame, then what batches are.
 KERNEL_TESTS = [
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "full"),
+    ("tests/cuda/test-cuda-bus", ["-p", "/cuda/bus/codes"], "fast"),
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket2m-pocket"], "fast"),
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket-pocket"], "off"),
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tinyfull-moshi"], "off"),
     ("tests/cuda/test-cuda-batch", [], "off"),
 ]
 
@@ -64,13 +70,16 @@ class Bench:
         with open(build / "compile_commands.json") as f:
             self.compile = {(build / c["file"]).resolve(): c["command"] for c in json.load(f)}
         self.link = {}
+        self.own = {}  # of a capability, the PTX that the programs bring along
+        self.nvcc = nvcc_of(build)
 
     def environment(self, check, **more):
         build = self.build
-        return dict(os.environ, LD_LIBRARY_PATH=str(build / "tests/cudasim"), CUDASIM_CC=str(self.capability),
-                    CUDASIM_QUIET="1", CUDASIM_CHECK=check, MIMI_TEST_CUDA="1",
-                    MIMI_TEST_CHECKPOINTS=str(build / "tests/kernels"), MIMI_TEST_ORACLES=str(build / "tests/cuda"),
-                    MIMI_TEST_GOLDENS=str(TOP / "tests/reference/goldens"), **more)
+        own = {"LD_LIBRARY_PATH": str(build / "tests/cudasim"), "CUDASIM_CC": str(self.capability),
+               "CUDASIM_QUIET": "1", "CUDASIM_CHECK": check, "MIMI_TEST_CUDA": "1",
+               "MIMI_TEST_CHECKPOINTS": str(build / "tests/kernels"), "MIMI_TEST_ORACLES": str(build / "tests/cuda"),
+               "MIMI_TEST_GOLDENS": str(TOP / "tests/reference/goldens")}
+        return {**os.environ, **own, **more}
 
     def run(self, program, arguments, check, **more):
         """None if the test passes, else what it did; it hangs if it takes ten times as long as it did unchanged."""
@@ -82,7 +91,8 @@ class Bench:
                                   stderr=subprocess.DEVNULL).returncode
         except subprocess.TimeoutExpired:
             return "hangs"
-        self.took.setdefault(name, time.monotonic() - begin)
+        if code == 0:
+            self.took.setdefault(name, time.monotonic() - begin)
         return None if code == 0 else "fails" if code > 0 else "crashes"
 
     def first_failure(self, tests, programs=None, **more):
@@ -127,17 +137,62 @@ class Bench:
             programs[program] = target
         return programs
 
-    def ptx(self, file, text, folder):
-        """The kernels with one file changed, for CUDASIM_IMAGE."""
+    def own_ptx(self, capability):
+        """What the programs bring along for this capability."""
+        if capability not in self.own:
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "image.ptx")
+                program, arguments, _ = KERNEL_TESTS[0]
+                if self.run(self.build / program, arguments, "off", CUDASIM_CC=str(capability), CUDASIM_DUMP=path):
+                    sys.exit(f"{program} fails with nothing changed")
+                self.own[capability] = pathlib.Path(path).read_text()
+        return self.own[capability]
+
+    def ptx(self, file, text, folder, capability):
+        """The kernels with one file changed, for CUDASIM_IMAGE: only what includes it is compiled, and only for
+        float32, which is what the tests use; all other kernels are the program's own."""
         sources = folder / "cuda"
         sources.mkdir()
         for path in file.parent.iterdir():
             if path.suffix in (".cu", ".cuh", ".h"):
-                (sources / path.name).write_text(text if path == file else path.read_text())
-        out = folder / "kernels.ptx"
-        subprocess.run([nvcc_of(self.build), "-ptx", "-std=c++17", f"-arch=compute_{self.capability}", "-o", out,
-                        sources / "kernels.cu"], check=True)
-        return out
+                source = text if path == file else path.read_text()
+                (sources / path.name).write_text(OTHER_TYPES.sub(r"\1", source) if path.suffix == ".cu" else source)
+        ptx = self.own_ptx(capability)
+        for unit in units(sources / "kernels.cu", capability):
+            if file.name not in included(sources / unit):
+                continue
+            out = folder / (unit + ".ptx")
+            subprocess.run([self.nvcc, "-ptx", "-std=c++17", f"-arch=compute_{capability}", "-o", out, sources / unit],
+                           check=True)
+            ptx = put_kernels(ptx, out.read_text())
+        path = folder / "kernels.ptx"
+        path.write_text(ptx)
+        return path
+
+
+# Instances of a kernel for other weights than float32: a line of macros each.
+OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|SPREAD) \([^\n]*?(?:tf32|bf16)[^\n]*?(\\?)$", re.MULTILINE)
+ENTRY = re.compile(r"^\.visible \.entry (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
+
+
+def units(kernels, capability):
+    """The sources that kernels.cu is made of; those in its #if are for 9.0 and later."""
+    always, _, later = kernels.read_text().partition("#if")
+    return re.findall(r'#include "(\w+\.cu)"', always + (later if capability >= 90 else ""))
+
+
+def included(path):
+    """Names of a file and all that it includes."""
+    names = {path.name}
+    for name in re.findall(r'#include "(\w+\.\w+)"', path.read_text()):
+        names |= included(path.parent / name)
+    return names
+
+
+def put_kernels(ptx, piece):
+    """ptx, with kernels replaced by those of a piece."""
+    bodies = {m.group(1): m.group(0) for m in ENTRY.finditer(piece)}
+    return ENTRY.sub(lambda m: bodies.get(m.group(1), m.group(0)), ptx)
 
 
 def nvcc_of(build):
@@ -158,7 +213,9 @@ def change(text, old, new, which=0):
 
 def try_source(bench, kind, mutant):
     """(whether it was caught, what happened)"""
-    name, file, old, new, *which = mutant
+    name, file, old, new, *more = mutant
+    which = [m for m in more if isinstance(m, int)]
+    capability = next((m["capability"] for m in more if isinstance(m, dict)), bench.capability)
     path = (KERNELS / file).resolve()
     text = change(path.read_text(), old, new, *which)
     if text is None:
@@ -167,7 +224,8 @@ def try_source(bench, kind, mutant):
         folder = pathlib.Path(folder)
         try:
             if kind == "device":
-                failure = bench.first_failure(KERNEL_TESTS, CUDASIM_IMAGE=str(bench.ptx(path, text, folder)))
+                failure = bench.first_failure(KERNEL_TESTS, CUDASIM_CC=str(capability),
+                                              CUDASIM_IMAGE=str(bench.ptx(path, text, folder, capability)))
             else:
                 tests = sorted(TESTS, key=lambda t: not t[0].endswith(NEAREST.get(file, "/")))
                 failure = bench.first_failure(tests, bench.rebuild(path, text, folder))
@@ -203,7 +261,8 @@ def run_sources(bench, o):
             return m, *try_source(bench, kind, m), time.monotonic() - begin
 
         with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
-            for m, caught, what, took in pool.map(attempt, chosen):
+            for done in concurrent.futures.as_completed([pool.submit(attempt, m) for m in chosen]):
+                m, caught, what, took = done.result()
                 print(f"{'caught' if caught else 'NOT CAUGHT'}: {kind}, {m[0]}: {what}, {took:.0f} s", flush=True)
                 if not caught:
                     wrong.append(m[0])
@@ -267,6 +326,7 @@ def main():
     p.add_argument("--least", type=float, default=90)
     p.add_argument("--timeout", type=int, default=600)
     p.add_argument("--jobs", type=int, default=os.cpu_count())
+    p.add_argument("--trust", action="store_true", help="the tests pass with nothing changed: do not run them first")
     p.add_argument("--list", action="store_true")
     o = p.parse_args()
     unknown = [k for k in o.only if k not in every]
@@ -279,7 +339,8 @@ def main():
         return 0
 
     bench = Bench(o.build.resolve(), o.capability, o.timeout)
-    failure = bench.first_failure(TESTS)
+    used = ([] if o.trust else TESTS * bool({"host", "layout"} & set(o.only)) + KERNEL_TESTS * ("device" in o.only))
+    failure = bench.first_failure(used)
     if failure:
         sys.exit(f"{failure} with nothing changed")
     wrong = run_sources(bench, o)
