@@ -49,11 +49,12 @@ TESTS = [
 ]
 # Which of them comes first, where that is not the first one.
 NEAREST = {"cuda/state.c": "test-state", "cuda/driver.c": "test-cuda-failures"}
-# Of kernels: one test with every check, what crosses the bus, a network whose clusters are not full, the one that is as large as ours
-# are, one with two times a frame, then what batches are.
+# Of kernels: one test with every check, what crosses the bus, an odd number of codes, a network whose clusters are not
+# full, the one that is as large as ours are, one with two times a frame, then what batches are.
 KERNEL_TESTS = [
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "full"),
     ("tests/cuda/test-cuda-bus", ["-p", "/cuda/bus/latents", "-p", "/cuda/bus/codes"], "fast"),
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/five-codes"], "fast"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket2m-pocket"], "fast"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket-pocket"], "off"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tinyfull-moshi"], "off"),

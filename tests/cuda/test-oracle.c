@@ -19,6 +19,10 @@ static const Network networks[] = {
   { "pocket-pocket", "pocket.f32", "pocket.oracle", NULL, 20, 0, FALSE },
 };
 
+/* The same codes, five a frame: an odd number ends in half a word. */
+static const Network five = { "tinyfull-moshi", "tinyfull-8.u16",
+  "tinyfull-5.oracle", NULL, 6, 5, FALSE };
+
 static void
 check (const Network *network, MimiPrecision precision, gdouble gate)
 {
@@ -97,6 +101,7 @@ main (int argc, char **argv)
     g_test_add_data_func (path, &networks[i], test_fp32);
     g_free (path);
   }
+  g_test_add_data_func ("/cuda/fp32/five-codes", &five, test_fp32);
   g_test_add_data_func ("/cuda/tf32/tiny", &networks[0], test_tf32);
   g_test_add_data_func ("/cuda/bf16/tiny", &networks[0], test_bf16);
   /* twelve layers, which amplify what is lost in the first of them */
