@@ -47,6 +47,17 @@ ask_first ()
   asm volatile("" ::: "memory");
 }
 
+/* Makes sure that loads have been made, of whose values `mix` is made, before
+ * what follows: ptxas takes read-only loads past griddepcontrol.wait to where
+ * their values are used, and they were to be on their way while others still
+ * run. Does nothing, since `never` is what its name says. */
+static __device__ void
+hold (unsigned mix, bool never, unsigned *place)
+{
+  if ((mix == 0) & never)
+    atomicOr (place, 1u);
+}
+
 /* Programmatic dependent launch, sm_90 and later: a kernel's blocks may start
  * while those before it still run, and may touch nothing that any of them
  * writes until they have waited. Every kernel must wait, so that the one before

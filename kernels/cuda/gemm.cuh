@@ -122,7 +122,7 @@ gemm (const MimiGemmArgs &p)
 
   float mean[4] = {}, scale[4] = {};
   if (PROLOGUE == NORM && active)
-    join_moments<4> ((const float2 *)(p.moments + (size_t)index * p.in_stride),
+    join_moments<2> ((const float2 *)(p.moments + (size_t)index * p.in_stride),
         p.inputs, p.slice_log2, p.norm_eps, mean, scale);
 
   float *x = shared + warp * WARP_FLOATS;

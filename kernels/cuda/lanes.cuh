@@ -46,8 +46,13 @@ sum_groups (float (&v)[32], unsigned other, unsigned &first, unsigned &count)
  * Weights: [input][tap][stride]. */
 template <typename Weight, int TAPS_> struct Lanes {
   static constexpr int TAPS = TAPS_, H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
-  /* Enough weights on their way at once, and no register spilled. */
-  static constexpr int UNROLL = TAPS == 1 ? 4 : TAPS == 2 ? 2 : 1;
+  /* Channels whose weights are on their way while as many are added; a slab is
+   * a multiple of what a warp takes at once. */
+#if __CUDA_ARCH__ >= 1000 /* the same registers, and ptxas spills them */
+  static constexpr int UNROLL = 1;
+#else
+  static constexpr int UNROLL = TAPS == 1 ? 2 : 1;
+#endif
 
   const MimiGemmArgs &p;
   const unsigned rows, group, groups, quad, half;
@@ -74,29 +79,56 @@ template <typename Weight, int TAPS_> struct Lanes {
       acc[i] = 0.0f;
   }
 
+  /* Of the next UNROLL channels from k on; of what is not there, the last that
+   * is: it meets inputs that are zero. */
+  __device__ void
+  load (float4 (&w)[UNROLL][TAPS], unsigned k) const
+  {
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+      for (int tap = 0; tap < TAPS; tap++)
+        w[u][tap] =
+            load4 (weights +
+                   (min (k + u * groups + group, p.inputs - 1) * TAPS + tap) *
+                       p.stride);
+  }
+
   __device__ void
   add (const float *x, unsigned k0, unsigned n)
   {
-#pragma unroll UNROLL
-    for (unsigned r0 = 0; r0 < n; r0 += groups) {
-      const unsigned r = r0 + group, k = min (k0 + r, p.inputs - 1);
-      float window[LEAD + 8];
+    float4 w[UNROLL][TAPS];
+
+    load (w, k0);
+#pragma unroll 1
+    for (unsigned r0 = 0; r0 < n; r0 += UNROLL * groups) {
+      float4 next[UNROLL][TAPS];
+      load (next, k0 + r0 + UNROLL * groups);
+      ask_first ();
 #pragma unroll
-      for (int i = 0; i < LEAD + 8; i += 4)
-        *(float4 *)(window + i) =
-            *(const float4 *)(x + r * SLAB_STRIDE + PAST - LEAD + half + i);
+      for (int u = 0; u < UNROLL; u++) {
+        const float *row = x + (r0 + u * groups + group) * SLAB_STRIDE;
+        float window[LEAD + 8];
 #pragma unroll
-      for (int tap = 0; tap < TAPS; tap++) {
-        const float4 w = load4 (weights + (k * TAPS + tap) * p.stride);
+        for (int i = 0; i < LEAD + 8; i += 4)
+          *(float4 *)(window + i) =
+              *(const float4 *)(row + PAST - LEAD + half + i);
 #pragma unroll
-        for (int t = 0; t < 8; t++) {
-          const float v = window[LEAD - H + tap + t];
-          acc[t] = fmaf (w.x, v, acc[t]);
-          acc[8 + t] = fmaf (w.y, v, acc[8 + t]);
-          acc[16 + t] = fmaf (w.z, v, acc[16 + t]);
-          acc[24 + t] = fmaf (w.w, v, acc[24 + t]);
-        }
+        for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+          for (int t = 0; t < 8; t++) {
+            const float v = window[LEAD - H + tap + t];
+            acc[t] = fmaf (w[u][tap].x, v, acc[t]);
+            acc[8 + t] = fmaf (w[u][tap].y, v, acc[8 + t]);
+            acc[16 + t] = fmaf (w[u][tap].z, v, acc[16 + t]);
+            acc[24 + t] = fmaf (w[u][tap].w, v, acc[24 + t]);
+          }
       }
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++)
+          w[u][tap] = next[u][tap];
     }
   }
 

@@ -56,6 +56,21 @@ struct Product {
         sums[g][h] = Sums{};
   }
 
+  /* Something of each weight that was loaded: see hold(). */
+  __device__ unsigned
+  mix () const
+  {
+    unsigned all = 0;
+#pragma unroll
+    for (int s = 0; s < STEPS; s++)
+#pragma unroll
+      for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+          all ^= w[s][tap][g].x;
+    return all;
+  }
+
   /* x: [channel][stride], the first tap's first column at `lead`; only the
    * first `halves` have times */
   __device__ void

@@ -45,6 +45,7 @@ residual (const MimiResidualArgs &p)
   if (tile == 0 && entry.state != 0)
     stage_history<H> (entry, p.history, p.channels, 0, n_channels, x);
 
+  hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
   wait_for_inputs ();
   if (entry.state == 0) {
     cluster_wait ();

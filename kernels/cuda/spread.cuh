@@ -92,6 +92,7 @@ spread (const MimiGemmArgs &p)
   if (H > 0 && tile == 0 && entry.state != 0)
     stage_history<H> (entry, p.history, p.inputs, channel0, n_channels, x);
 
+  hold (product.mix (), p.n_entries == 0, p.status);
   wait_for_inputs ();
   if (entry.state == 0) {
     if (CLUSTER)

@@ -81,6 +81,7 @@ tail (const MimiTailArgs &args)
   if (continued && tid < length)
     past_last = history_read (entry, o.history, length)[tid];
 
+  hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
   wait_for_inputs ();
   if (entry.state == 0)
     return;

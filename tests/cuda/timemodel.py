@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # From what the simulated GPU counted to microseconds on a card: a prediction
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""timemodel.py REPORT.json [--card H200|L4|RTX4060] [--frames N]
+"""timemodel.py REPORT.json --frames N [--card H200|L4|RTX4060] [--weights MB]
 
 REPORT  what tests/cudasim wrote to CUDASIM_REPORT while N frames (and one to
         warm up) of one stream were decoded:
@@ -12,23 +12,73 @@ REPORT  what tests/cudasim wrote to CUDASIM_REPORT while N frames (and one to
 For each kernel, the time of one launch from: the longest chain of dependent
 instructions; instructions over issue slots; tensor instructions over their
 rate; sectors over the bandwidth of L2. The lower bound is the largest of them,
-the upper their sum. Then the edges between kernels. Nothing here was measured
-on a card; docs/cuda.md says where each constant comes from.
+the upper their sum. What a kernel does before it waits for those before it
+(`early`) costs nothing as long as it takes less time than the kernel before.
+Then the edges between kernels, and the bus. Nothing here was measured on a
+card; docs/cuda.md says where each constant comes from.
 """
 import argparse
 import json
 import math
 
 # processors, MHz, cycles of a tf32 m16n8k8 in a quarter of a processor,
-# L2 bytes a cycle, microseconds from a kernel to the next: low, high
+# L2 bytes a cycle, microseconds from a kernel to the next: low, high; the same
+# with programmatic dependent launch
 CARDS = {
-    "H200": dict(sms=132, mhz=1980, mma=8 / 0.63, l2=2800, edge=(0.35, 0.8),
-                 fits=True, dram=4800),
-    "L4": dict(sms=58, mhz=2040, mma=32, l2=1100, edge=(0.94, 1.12), fits=True,
+    "H200": dict(sms=132, mhz=1980, mma=8 / 0.63, l2=2800, edge=(1.3, 1.4),
+                 overlap=(0.35, 0.8), fits=50, dram=4800),
+    "L4": dict(sms=58, mhz=2040, mma=32, l2=1100, edge=(0.94, 1.12), fits=48,
                dram=300),
     "RTX4060": dict(sms=24, mhz=2100, mma=32, l2=450, edge=(0.83, 1.12),
-                    fits=False, dram=256),
+                    fits=24, dram=256),
 }
+# Microseconds for the row to come: a read across PCIe. An assumption.
+BUS = (0.7, 1.5)
+
+
+def measure(card, k):
+    """What limits one launch, microseconds: after the wait, and before it."""
+    one = 1 / k["launches"] / card["mhz"]
+    blocks = k["blocks"] / k["launches"]
+    # the share of the busiest processor: whole blocks
+    share = math.ceil(blocks / card["sms"]) / blocks
+    early = k["early"]
+    # PTX names every move and parameter, machine code does without
+    all_of_them = sum(k["instructions"].values())
+    real = 1 - (k["instructions"]["move"] + k["instructions"]["param"]) / all_of_them
+    late = dict(
+        chain=k["chain"] * one,
+        issue=(all_of_them - early["instructions"]) * real * share / 4 * one,
+        tensor=k["instructions"]["mma"] * share / 4 * card["mma"] * one,
+        l2=(k["sectors"] - early["sectors"]) * 32 / card["l2"] * one)
+    before = max(early["chain"] * one, early["instructions"] * real * share / 4 * one,
+                 early["sectors"] * 32 / card["l2"] * one)
+    return late, before
+
+
+def in_order(kernels):
+    """Names, as a frame launches them: only the counts are in the report."""
+    names = sorted(kernels)
+    find = lambda word: [n for n in names if word in n]
+    per = {n: kernels[n]["launches"] for n in names}
+    frames = min(per.values())
+    layers = per[find("qkv")[0]] // frames
+    layer = []
+    for word in ("qkv", "attention", "project", "expand", "project"):
+        layer += find(word)[:1]
+    begin = find("enter") or find("input") + find("front")
+    rest = [n for n in names if n not in layer + begin]
+    order = begin + layer * layers + find("first")
+    left = {n: per[n] // frames for n in rest if "first" not in n}
+    while sum(left.values()):
+        for word in ("_up", "residual", "skip", "output", "tail"):
+            some = [n for n in sorted(left) if word in n and left[n]
+                    and (word in ("_up", "residual", "skip") or
+                         not any(left[m] for m in left if m != n))]
+            if some:
+                order.append(some[0])
+                left[some[0]] -= 1
+    return order
 
 
 def main():
@@ -40,36 +90,38 @@ def main():
     options = parser.parse_args()
     card = CARDS[options.card]
     with open(options.report) as f:
-        kernels = json.load(f)["kernels"]
+        kernels = {n: k for n, k in json.load(f)["kernels"].items()
+                   if k["launches"] > options.frames}
 
-    low = high = launches = 0
-    print(f"{'kernel':30s} a frame  chain  issue  tensor     L2    low   high us")
-    for name, k in sorted(kernels.items()):
-        if not k["launches"]:
-            continue
-        n = k["launches"] / (options.frames + 1)
-        one = 1 / k["launches"] / card["mhz"]
-        blocks = k["blocks"] / k["launches"]
-        # the share of the busiest processor: whole blocks
-        share = math.ceil(blocks / card["sms"]) / blocks
-        chain = k["chain"] * one
-        issue = sum(k["instructions"].values()) * share / 4 * one
-        tensor = k["instructions"]["mma"] * share / 4 * card["mma"] * one
-        l2 = k["sectors"] * 32 / card["l2"] * one
-        parts = (chain, issue, tensor, l2)
-        low += n * max(parts)
-        high += n * sum(parts)
-        launches += n
-        print(f"{name:30s} {n:7.0f} {chain:6.2f} {issue:6.2f} {tensor:7.2f} "
-              f"{l2:6.2f} {max(parts):6.2f} {sum(parts):6.2f}")
-    edges = [launches * e for e in card["edge"]]
-    print(f"{launches:.0f} kernels: {low:.0f} to {high:.0f} us, and edges of "
-          f"{edges[0]:.0f} to {edges[1]:.0f} us")
-    dram = 0 if card["fits"] else options.weights * 1e3 / card["dram"]
-    if dram:
+    times = {n: measure(card, k) for n, k in kernels.items()}
+    print(f"{'kernel':28s} a frame  chain  issue tensor     L2    low   high  early us")
+    for name, (late, before) in sorted(times.items()):
+        a_frame = kernels[name]["launches"] / (options.frames + 1)
+        print(f"{name:28s} {a_frame:7.0f} " +
+              " ".join(f"{v:6.2f}" for v in late.values()) +
+              f" {max(late.values()):6.2f} {sum(late.values()):6.2f} {before:6.2f}")
+
+    order = in_order(kernels)
+    overlaps = any(before for _, before in times.values())
+    low = high = 0
+    for i, name in enumerate(order):
+        late, _ = times[name]
+        next_early = times[order[i + 1]][1] if i + 1 < len(order) else 0
+        low += max(max(late.values()), next_early)
+        high += max(sum(late.values()), next_early)
+    # the second kernel waits for all of the first, see launch.c
+    programmatic = len(order) - 2 if overlaps else 0
+    edges = [(len(order) - 1 - programmatic) * plain + programmatic * fast
+             for plain, fast in zip(card["edge"], card.get("overlap", card["edge"]))]
+    print(f"{len(order)} kernels: {low:.1f} to {high:.1f} us, edges of "
+          f"{edges[0]:.1f} to {edges[1]:.1f}, the bus {BUS[0]} to {BUS[1]}")
+    total = [low + edges[0] + BUS[0], high + edges[1] + BUS[1]]
+    if options.weights > card["fits"]:
+        dram = options.weights * 1e3 / card["dram"]
         print(f"the weights do not stay in L2: at least {dram:.0f} us to read them")
-    print(f"{options.card}, one stream: {max(low + edges[0], dram):.0f} to "
-          f"{max(high + edges[1], dram):.0f} us a frame (predicted)")
+        total = [max(t, dram) for t in total]
+    print(f"{options.card}, one stream: {total[0]:.0f} to {total[1]:.0f} us a frame "
+          f"(predicted)")
 
 
 if __name__ == "__main__":
