@@ -49,8 +49,9 @@ mimi_cuda_frame_check (const MimiNetwork *n, GError **error)
 
 /* Three tf32 products cost three of one float32: it pays where the tensor cores
  * are more than five times as fast at it (A100, Hopper, Blackwell's data center
- * GPUs; not on the smaller ones, nor before Ampere, which has none). One product
- * pays wherever there are any. */
+ * GPUs; not on the smaller ones, nor before Ampere, which has none). With
+ * the convolutions' two, at less precision, it is taken wherever there are any:
+ * by the rates, not measured. */
 gboolean
 mimi_cuda_frame_wants_matrix (
     const MimiCudaDevice *device, MimiPrecision precision)
