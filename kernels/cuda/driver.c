@@ -122,6 +122,7 @@ examine (const MimiCuda *self, gint ordinal, MimiCudaDevice *device)
       !GET (COMPUTE_CAPABILITY_MAJOR, device->major) ||
       !GET (COMPUTE_CAPABILITY_MINOR, device->minor) ||
       !GET (MULTIPROCESSOR_COUNT, device->processors) ||
+      !GET (MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device->shared) ||
       !GET (COMPUTE_MODE, mode) || !GET (CAN_MAP_HOST_MEMORY, maps))
     return "it does not answer";
 #undef GET

@@ -37,7 +37,9 @@ enum {
   CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
   CU_COMPUTEMODE_PROHIBITED = 2,
+  CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
   CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
@@ -91,6 +93,8 @@ typedef struct {
   S (ModuleUnload, "cuModuleUnload", (CUmodule module)) \
   S (ModuleGetFunction, "cuModuleGetFunction", \
       (CUfunction * function, CUmodule module, const gchar *name)) \
+  S (FuncGetAttribute, "cuFuncGetAttribute", \
+      (gint * value, gint attribute, CUfunction function)) \
   S (FuncSetAttribute, "cuFuncSetAttribute", \
       (CUfunction function, gint attribute, gint value)) \
   S (MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * address, gsize size)) \
@@ -144,6 +148,7 @@ typedef struct {
   gint ordinal;
   gint major, minor; /* compute capability */
   gint processors;
+  gint shared; /* bytes of shared memory that a block can have */
   gchar name[128];
 } MimiCudaDevice;
 

@@ -179,13 +179,16 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
   }
 }
 
+/* Loads the image, and asks for which GPUs the code is that the driver took: an
+ * image may have been built for older ones than this, and then has neither what
+ * waits for the kernels before, nor clusters, nor tensor cores. */
 static gboolean
-load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device, GError **error)
+load_module (MimiCudaFrame *self, const MimiCudaDevice *device, GError **error)
 {
   const MimiCuda *cuda = self->cuda;
   CUresult result = cuda->ModuleLoadData (&self->module, mimi_cuda_image);
-  gboolean ok = TRUE;
-  guint n, i;
+  CUfunction any;
+  gint made_for = 0;
 
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
       result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
@@ -196,8 +199,33 @@ load_kernels (MimiCudaFrame *self, const MimiCudaDevice *device, GError **error)
         device->name, device->major, device->minor);
     return FALSE;
   }
-  if (!mimi_cuda_check (cuda, result, "cuModuleLoadData", error))
+  if (!mimi_cuda_check (cuda, result, "cuModuleLoadData", error) ||
+      !CHECK (cuda, error, ModuleGetFunction,
+          (&any, self->module, mimi_cuda_kernel_names[MIMI_CUDA_INPUT])) ||
+      !CHECK (cuda, error, FuncGetAttribute,
+          (&made_for, CU_FUNC_ATTRIBUTE_PTX_VERSION, any)))
     return FALSE;
+  self->overlap = made_for >= 90;
+  self->spread = made_for >= 90 && self->weights->matrix;
+  if (self->weights->matrix && made_for < 80) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_UNSUPPORTED,
+        "this build has only code of compute capability %d.%d for %s (%d.%d), "
+        "which cannot use its tensor cores: build with "
+        "-Dcuda-architectures=%d%d, or use the CPU",
+        made_for / 10, made_for % 10, device->name, device->major,
+        device->minor, device->major, device->minor);
+    return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+find_kernels (MimiCudaFrame *self, GError **error)
+{
+  const MimiCuda *cuda = self->cuda;
+  guint n, i;
+  gboolean ok = TRUE;
+
   n = self->spread ? MIMI_CUDA_N_KERNELS : MIMI_CUDA_ENTER;
   for (i = 0; i < n && ok; i++) {
     gchar *name = get_name (self, i);
@@ -219,14 +247,15 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   self->network = network;
   self->weights = weights;
   self->processors = device->processors;
-  self->overlap = device->major >= 9;
-  self->spread = device->major >= 9 && weights->matrix;
+  self->shared = device->shared;
+  if (!load_module (self, device, error))
+    return FALSE;
   self->slice_log2 = mimi_cuda_frame_choose_slice (self);
   lay_out_state (self);
   lay_out_scratch (self);
   self->row_bytes = MAX (
       MAX (network->width, network->latent_dim) * 4, MIMI_MAX_CODEBOOKS * 2);
-  return load_kernels (self, device, error);
+  return find_kernels (self, error);
 }
 
 void

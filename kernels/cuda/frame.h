@@ -39,9 +39,9 @@ typedef struct {
   const MimiCuda *cuda;
   const MimiNetwork *network;
   const MimiCudaWeights *weights;
-  gint processors;
-  gboolean overlap; /* programmatic dependent launch */
-  gboolean spread;  /* clusters, and the kernels that use them */
+  gint processors, shared; /* see MimiCudaDevice */
+  gboolean overlap;        /* programmatic dependent launch */
+  gboolean spread;         /* clusters, and the kernels that use them */
   CUmodule module;
   CUfunction kernels[MIMI_CUDA_N_KERNELS];
 

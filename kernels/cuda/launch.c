@@ -27,9 +27,11 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPREAD_TAIL] = "mimi_spread_tail",
 };
 
-/* Shared memory that a kernel of spread.cuh may ask for: all GPUs that have
- * clusters have more, those of 9.0 and 10.0 enough for two blocks. */
+/* Shared memory that a kernel of spread.cuh may ask for: what every GPU with
+ * clusters has; those of 9.0 and 10.0 have room for two such blocks. */
 #define MOST_SHARED (96 * 1024)
+/* What attention.cu has besides what it asks for, and a little more. */
+#define ATTENTION_SHARED (20 * 1024)
 /* A channel as staging.cuh has it. */
 #define STAGED_BYTES (24 * sizeof (gfloat))
 
@@ -328,7 +330,7 @@ launch_attention (Launch *l, MimiAttentionArgs *args)
   guint staged =
       args->ring_blocks * (2 * dim + 2) * MIMI_CUDA_TILE * sizeof (gfloat);
 
-  if (!f->spread || staged > 2 * MOST_SHARED ||
+  if (!f->spread || staged + ATTENTION_SHARED > (guint)f->shared ||
       shape.x * shape.y * shape.z > (guint)f->processors)
     return launch (l, MIMI_CUDA_ATTENTION, shape, args);
   shape.shared = staged;
