@@ -5,8 +5,6 @@
  * each other, whose frames share launches only because they come at the same
  * time.
  */
-#include <time.h>
-
 #include "bench.h"
 
 #define WARM_FRAMES 8
@@ -32,15 +30,6 @@ typedef struct {
   gdouble end;
   GError *error;
 } Caller;
-
-static gdouble
-now (void)
-{
-  struct timespec t;
-
-  clock_gettime (CLOCK_MONOTONIC, &t);
-  return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 static gboolean
 decode (Caller *self, guint i, gfloat *pcm)
@@ -71,20 +60,20 @@ call (gpointer data)
     g_cond_wait (&start->changed, &start->lock);
   g_mutex_unlock (&start->lock);
 
-  begin = now ();
+  begin = bench_now ();
   /* All stop together: the last ones would have the device for themselves. */
   for (i = 0; i < most && !self->error && !g_atomic_int_get (&start->over);
        i++) {
-    gdouble from = now ();
+    gdouble from = bench_now ();
 
     if (!decode (self, i, pcm))
       break;
-    self->seconds[self->frames++] = now () - from;
-    if (options->seconds > 0 && now () - begin > options->seconds)
+    self->seconds[self->frames++] = bench_now () - from;
+    if (options->seconds > 0 && bench_now () - begin > options->seconds)
       g_atomic_int_set (&start->over, TRUE);
   }
   g_atomic_int_set (&start->over, TRUE);
-  self->end = now ();
+  self->end = bench_now ();
   g_free (pcm);
   return NULL;
 }
@@ -132,7 +121,7 @@ bench_apart (const BenchOptions *options, MimiDecoder *decoder,
   while (start.ready < n)
     g_cond_wait (&start.changed, &start.lock);
   mimi_decoder_get_info (decoder, &apart->before);
-  begin = now ();
+  begin = bench_now ();
   start.go = TRUE;
   g_cond_broadcast (&start.changed);
   g_mutex_unlock (&start.lock);

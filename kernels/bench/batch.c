@@ -6,7 +6,6 @@
  * time comes from a second decoder, whose graphs begin and end with an event.
  */
 #include <string.h>
-#include <time.h>
 
 #include "bench.h"
 
@@ -31,15 +30,6 @@ typedef struct {
   gdouble total; /* wall, all steps */
   MimiDecoderInfo before, after;
 } Steps;
-
-static gdouble
-now (void)
-{
-  struct timespec t;
-
-  clock_gettime (CLOCK_MONOTONIC, &t);
-  return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 static void
 crowd_clear (Crowd *crowd)
@@ -106,7 +96,7 @@ crowd_step (Crowd *crowd, GError **error)
 static gboolean
 is_over (const BenchOptions *options, gdouble begin)
 {
-  return options->seconds > 0 && now () - begin > options->seconds;
+  return options->seconds > 0 && bench_now () - begin > options->seconds;
 }
 
 static void
@@ -121,7 +111,7 @@ run (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
     const gchar *data, gsize row_size, Steps *steps, GError **error)
 {
   guint most = MAX (options->frames, 1), i;
-  gdouble begin = now ();
+  gdouble begin = bench_now ();
   guint64 device_ns;
 
   *steps = (Steps){ g_new (gdouble, most), g_new (gdouble, most), 0 };
@@ -132,20 +122,20 @@ run (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
   }
   mimi_decoder_get_info (decoder, &steps->before);
   device_ns = steps->before.device_ns;
-  begin = now ();
+  begin = bench_now ();
   for (i = 0; i < most && !(i > 0 && is_over (options, begin)); i++) {
-    gdouble start = now ();
+    gdouble start = bench_now ();
 
     give_rows (crowd, data, row_size, i);
     if (!crowd_step (crowd, error))
       return FALSE;
-    steps->wall[i] = now () - start;
+    steps->wall[i] = bench_now () - start;
     mimi_decoder_get_info (decoder, &steps->after);
     steps->device[i] = (steps->after.device_ns - device_ns) * 1e-9;
     device_ns = steps->after.device_ns;
   }
   steps->steps = i;
-  steps->total = now () - begin;
+  steps->total = bench_now () - begin;
   return TRUE;
 }
 

@@ -31,7 +31,9 @@ gpointer bench_make_rows (
 gboolean bench_decode (
     const BenchOptions *options, MimiDecoder *decoder, GError **error);
 
-/* measure.c: the machine and the decoder in one run. */
+/* measure.c: seconds on a clock that only goes forward. */
+gdouble bench_now (void);
+/* The machine and the decoder in one run. */
 gboolean bench_measure (
     const BenchOptions *options, MimiDecoder *decoder, GError **error);
 
