@@ -135,7 +135,7 @@ pack_vector (MimiCpuArena *arena, const MimiTensor *t)
 {
   gfloat *v;
 
-  if (t->data == NULL)
+  if (!mimi_tensor_exists (t))
     return NULL;
   v = mimi_cpu_arena_take (arena, mimi_tensor_get_length (t));
   if (v)
@@ -150,7 +150,7 @@ pack_bias (
 {
   gfloat *bias;
 
-  if (t->data == NULL)
+  if (!mimi_tensor_exists (t))
     return NULL;
   bias = mimi_cpu_arena_take (arena, (channels * repeat + 15) / 16 * 16);
   if (bias)
@@ -218,13 +218,13 @@ pack_codebooks (MimiCpu *cpu, const MimiWeights *w)
       gfloat *row = proj + (gsize)n * 2 * dim;
 
       mimi_tensor_read (&w->first_proj, (guint64)n * dim, dim, row);
-      if (w->rest_proj.data)
+      if (mimi_tensor_exists (&w->rest_proj))
         mimi_tensor_read (&w->rest_proj, (guint64)n * dim, dim, row + dim);
     }
   }
-  cpu->code_proj.bf16 =
-      w->first_proj.dtype == MIMI_DTYPE_BF16 &&
-      (!w->rest_proj.data || w->rest_proj.dtype == MIMI_DTYPE_BF16);
+  cpu->code_proj.bf16 = w->first_proj.dtype == MIMI_DTYPE_BF16 &&
+                        (!mimi_tensor_exists (&w->rest_proj) ||
+                            w->rest_proj.dtype == MIMI_DTYPE_BF16);
   pack_values (arena, &cpu->code_proj, FEW, width, 2 * dim, proj,
       linear_order (2 * dim));
   g_free (proj);
@@ -263,7 +263,7 @@ pack_last (MimiCpu *cpu, const MimiWeights *w)
     for (guint t = 0; t < taps; t++)
       cpu->last[(gsize)t * in + c] = values[(gsize)c * taps + t];
   g_free (values);
-  if (w->last.bias.data)
+  if (mimi_tensor_exists (&w->last.bias))
     mimi_tensor_read (&w->last.bias, 0, 1, &cpu->last_bias);
 }
 

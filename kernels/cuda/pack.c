@@ -179,7 +179,7 @@ put_bias (Pack *pack, const MimiTensor *bias, guint n)
   gfloat *zeros;
   CUdeviceptr offset;
 
-  if (bias->data)
+  if (mimi_tensor_exists (bias))
     return put_vector (pack, bias);
   zeros = g_new0 (gfloat, n);
   offset = put (pack, zeros, n * sizeof *zeros);
@@ -232,7 +232,7 @@ put_projections (Pack *pack, const MimiWeights *w, const MimiNetwork *n)
   for (c = 0; c < n->width; c++) {
     gfloat *row = both + (gsize)c * 2 * dim;
     mimi_tensor_read (&w->first_proj, (guint64)c * dim, dim, row);
-    if (w->rest_proj.data)
+    if (mimi_tensor_exists (&w->rest_proj))
       mimi_tensor_read (&w->rest_proj, (guint64)c * dim, dim, row + dim);
   }
   offset = put (pack, both, (gsize)n->width * 2 * dim * sizeof *both);
@@ -304,7 +304,7 @@ pack_all (Pack *pack, MimiCudaWeights *self, const MimiWeights *w,
 {
   guint i;
 
-  if (w->emb_mean.data && w->emb_std.data) {
+  if (mimi_tensor_exists (&w->emb_mean) && mimi_tensor_exists (&w->emb_std)) {
     self->mean = put_vector (pack, &w->emb_mean);
     self->std = put_vector (pack, &w->emb_std);
   }
@@ -343,7 +343,7 @@ pack_all (Pack *pack, MimiCudaWeights *self, const MimiWeights *w,
     guint length = n->channels[n->stages] * n->last_kernel;
     gfloat *last = g_new0 (gfloat, length + 1);
     mimi_tensor_read (&w->last.weight, 0, length, last);
-    if (w->last.bias.data)
+    if (mimi_tensor_exists (&w->last.bias))
       mimi_tensor_read (&w->last.bias, 0, 1, last + length);
     self->last = put (pack, last, (length + 1) * sizeof *last);
     g_free (last);

@@ -80,9 +80,17 @@ static gpointer
 open_backend (const MimiBackendOps *ops, MimiModel *model,
     const MimiDecoderOptions *options, GError **error)
 {
+  gpointer backend;
+
   if (!mimi_model_check_values (model, error))
     return NULL;
-  return ops->open (model, options, error);
+  backend = ops->open (model, options, error);
+  /* Laying the weights out has read the files once more. */
+  if (backend && !mimi_model_check_unchanged (model, error)) {
+    ops->close (backend);
+    return NULL;
+  }
+  return backend;
 }
 
 /* The decoder of `model` on one backend, shared where it can be. Whoever asks

@@ -412,9 +412,9 @@ find_block (JsonObject *root, gboolean named)
 }
 
 static JsonNode *
-parse (const MimiFile *file, GError **error)
+parse (MimiFile *file, GError **error)
 {
-  const gchar *text = (const gchar *)file->data;
+  gchar *text;
   GError *err = NULL;
   JsonNode *root;
   gsize start = 0;
@@ -425,12 +425,16 @@ parse (const MimiFile *file, GError **error)
         file->path, file->size, MIMI_MAX_CONFIG);
     return NULL;
   }
+  text = mimi_file_read_all (file, error);
+  if (!text)
+    return NULL;
   while (start < file->size && g_ascii_isspace (text[start]))
     start++;
   if (start < file->size && text[start] == '{')
     root = mimi_json_parse (text, file->size, MIMI_MAX_CONFIG_DEPTH, &err);
   else
     root = mimi_yaml_parse (text, file->size, MIMI_MAX_CONFIG_DEPTH, &err);
+  g_free (text);
   if (!root) {
     g_set_error (error, MIMI_ERROR, MIMI_ERROR_CONFIG,
         "%s: is not a configuration: %s", file->path, err->message);

@@ -5,7 +5,6 @@
 #include "tensor.h"
 
 #include <math.h>
-#include <string.h>
 
 static gpointer
 fold_norm (const MimiTensor *g, const MimiTensor *v)
@@ -36,21 +35,22 @@ static gpointer
 join_in_proj (const MimiTensor *parts, guint heads)
 {
   gsize width = parts[0].shape[0], dim = width / heads, part, h, i;
-  gsize row = parts[0].shape[1] * mimi_dtype_get_size (parts[0].dtype);
+  gsize length = parts[0].shape[1];
+  gsize row = length * mimi_dtype_get_size (parts[0].dtype);
   guint8 *out = g_try_malloc (3 * width * row);
 
   for (part = 0; out && part < 3; part++) {
-    const guint8 *in = parts[part].data;
     guint8 *to = out + part * width * row;
 
     if (part == 2) {
-      memcpy (to, in, width * row);
+      mimi_tensor_copy (&parts[part], 0, width * length, to);
       break;
     }
     for (h = 0; h < heads; h++) {
       for (i = 0; i < dim; i++)
-        memcpy (to + (h * dim + i) * row,
-            in + (h * dim + i % 2 * (dim / 2) + i / 2) * row, row);
+        mimi_tensor_copy (&parts[part],
+            (h * dim + i % 2 * (dim / 2) + i / 2) * length, length,
+            to + (h * dim + i) * row);
     }
   }
   return out;

@@ -1,4 +1,4 @@
-/* A file of weights, mapped into memory.
+/* A file of weights.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "file.h"
@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,10 +20,9 @@ set_errno_error (GError **error, const gchar *path, int err)
 }
 
 static gboolean
-map (MimiFile *file, GError **error)
+look_at (MimiFile *file, GError **error)
 {
   struct stat st;
-  void *data;
 
   if (fstat (file->fd, &st) != 0) {
     set_errno_error (error, file->path, errno);
@@ -45,17 +43,6 @@ map (MimiFile *file, GError **error)
   file->inode = st.st_ino;
   file->mtime_s = st.st_mtim.tv_sec;
   file->mtime_ns = st.st_mtim.tv_nsec;
-  file->data = (const guint8 *)"";
-  if (file->size == 0)
-    return TRUE;
-
-  data = mmap (NULL, st.st_size, PROT_READ, MAP_PRIVATE, file->fd, 0);
-  if (data == MAP_FAILED) {
-    set_errno_error (error, file->path, errno);
-    file->size = 0;
-    return FALSE;
-  }
-  file->data = data;
   return TRUE;
 }
 
@@ -72,7 +59,7 @@ mimi_file_open (const gchar *path, GError **error)
 
   if (file->fd < 0)
     set_errno_error (error, path, errno);
-  else if (map (file, error))
+  else if (look_at (file, error))
     return file;
 
   mimi_file_free (file);
@@ -85,7 +72,7 @@ mimi_file_new_from_memory (const gchar *path, gconstpointer data, gsize size)
   MimiFile *file = g_new0 (MimiFile, 1);
 
   file->path = g_strdup (path);
-  file->data = data;
+  file->memory = data;
   file->size = size;
   file->fd = -1;
   return file;
@@ -94,28 +81,85 @@ mimi_file_new_from_memory (const gchar *path, gconstpointer data, gsize size)
 void
 mimi_file_free (MimiFile *file)
 {
-  if (file->fd >= 0) {
-    if (file->size > 0)
-      munmap ((void *)file->data, file->size);
+  if (file->fd >= 0)
     close (file->fd);
-  }
   g_free (file->path);
   g_free (file);
 }
 
 gboolean
-mimi_file_check_unchanged (const MimiFile *file, GError **error)
+mimi_file_read (MimiFile *file, guint64 offset, gsize size, gpointer out)
 {
+  guint8 *to = out;
+  gint damage = offset > file->size || size > file->size - offset ? -1 : 0;
+
+  if (!damage && file->memory) {
+    memcpy (to, file->memory + offset, size);
+    size = 0;
+  }
+  while (size > 0 && !damage) {
+    gssize n = pread (file->fd, to, size, offset);
+
+    if (n > 0) {
+      to += n;
+      offset += n;
+      size -= n;
+    } else if (n == 0) {
+      damage = -1;
+    } else if (errno != EINTR) {
+      damage = errno;
+    }
+  }
+  if (!damage)
+    return TRUE;
+  memset (to, 0, size);
+  g_atomic_int_set (&file->damaged, damage);
+  return FALSE;
+}
+
+gchar *
+mimi_file_read_all (MimiFile *file, GError **error)
+{
+  gchar *text = g_try_malloc (file->size + 1);
+
+  if (!text) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
+        "%s: no memory for its %" G_GUINT64_FORMAT " bytes", file->path,
+        file->size);
+    return NULL;
+  }
+  text[file->size] = '\0';
+  mimi_file_read (file, 0, file->size, text);
+  if (mimi_file_check_unchanged (file, error))
+    return text;
+  g_free (text);
+  return NULL;
+}
+
+gboolean
+mimi_file_check_unchanged (MimiFile *file, GError **error)
+{
+  gint damage = g_atomic_int_get (&file->damaged);
   struct stat st;
 
+  if (damage > 0) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_OPEN_READ,
+        "%s: cannot be read: %s", file->path, g_strerror (damage));
+    return FALSE;
+  }
   if (file->fd < 0)
     return TRUE;
-  if (fstat (file->fd, &st) == 0 && (guint64)st.st_size >= file->size)
-    return TRUE;
+  if (fstat (file->fd, &st) == 0) {
+    if (!damage && (guint64)st.st_size == file->size &&
+        st.st_mtim.tv_sec == file->mtime_s &&
+        st.st_mtim.tv_nsec == file->mtime_ns)
+      return TRUE;
+    damage = damage || (guint64)st.st_size < file->size;
+  }
   g_set_error (error, MIMI_ERROR, MIMI_ERROR_CORRUPT,
-      "%s: was cut short since it was opened (it had %" G_GUINT64_FORMAT
-      " bytes); open it again",
-      file->path, file->size);
+      "%s: was %s while it was read (it had %" G_GUINT64_FORMAT
+      " bytes); open it again once it is complete",
+      file->path, damage ? "cut short" : "changed", file->size);
   return FALSE;
 }
 
@@ -167,7 +211,7 @@ static const struct {
 /* An ONNX file is a protobuf message without a magic: field 1 (ir_version, a
  * small varint), then mostly field 2 (the producer's name), or one of 3 to 8. */
 static gboolean
-is_onnx (const guint8 *data, guint64 size)
+is_onnx (const guint8 *data, gsize size)
 {
   return size > 4 && data[0] == 0x08 && data[1] >= 1 && data[1] < 32 &&
          (data[2] == 0x12 || data[2] == 0x1a || data[2] == 0x22 ||
@@ -175,18 +219,22 @@ is_onnx (const guint8 *data, guint64 size)
 }
 
 const gchar *
-mimi_file_guess_type (const MimiFile *file)
+mimi_file_guess_type (MimiFile *file)
 {
+  guint8 head[64];
+  gsize size = MIN (file->size, sizeof head);
   guint i;
 
+  if (!mimi_file_read (file, 0, size, head))
+    return NULL;
   for (i = 0; i < G_N_ELEMENTS (types); i++) {
     gsize length = strlen (types[i].magic);
 
-    if (file->size >= types[i].offset + length &&
-        memcmp (file->data + types[i].offset, types[i].magic, length) == 0)
+    if (size >= types[i].offset + length &&
+        memcmp (head + types[i].offset, types[i].magic, length) == 0)
       return types[i].what;
   }
-  if (is_onnx (file->data, file->size))
+  if (is_onnx (head, size))
     return "an ONNX model; take the original safetensors";
   return NULL;
 }

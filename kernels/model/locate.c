@@ -80,13 +80,15 @@ read_index (const gchar *path)
   GHashTable *shards =
       g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   MimiFile *file = mimi_file_open (path, NULL);
+  gchar *text = NULL;
   JsonNode *root = NULL, *map = NULL;
   JsonObjectIter iter;
   JsonNode *shard;
 
   if (file && file->size <= MIMI_MAX_HEADER)
-    root = mimi_json_parse (
-        (const gchar *)file->data, file->size, MIMI_MAX_CONFIG_DEPTH, NULL);
+    text = mimi_file_read_all (file, NULL);
+  if (text)
+    root = mimi_json_parse (text, file->size, MIMI_MAX_CONFIG_DEPTH, NULL);
   if (root)
     map = json_object_get_member (json_node_get_object (root), "weight_map");
   if (map && JSON_NODE_HOLDS_OBJECT (map)) {
@@ -104,6 +106,7 @@ read_index (const gchar *path)
     }
   }
   g_clear_pointer (&root, json_node_unref);
+  g_free (text);
   g_clear_pointer (&file, mimi_file_free);
   return shards;
 }

@@ -65,7 +65,7 @@ mimi_model_unref (MimiModel *model)
     return;
   for (i = 0; i < model->derived->len; i++)
     g_free (
-        (gpointer)g_array_index (model->derived, MimiDerived, i).target->data);
+        (gpointer)g_array_index (model->derived, MimiDerived, i).target->made);
   g_array_unref (model->derived);
   g_array_unref (model->bound);
   g_free (model->weights.layers);
@@ -255,7 +255,7 @@ mimi_model_get_weights (const MimiModel *model)
     for (i = 0; i < self->derived->len; i++) {
       MimiDerived *d = &g_array_index (self->derived, MimiDerived, i);
 
-      d->target->data = mimi_derive (d, self->network.heads);
+      d->target->made = mimi_derive (d, self->network.heads);
     }
     g_once_init_leave (&self->derived_once, 1);
   }
@@ -267,7 +267,7 @@ static gint64
 find_not_finite (const MimiTensor *tensor, gfloat *value)
 {
   guint64 length = mimi_tensor_get_length (tensor), first;
-  gfloat values[1024];
+  gfloat values[4096];
 
   for (first = 0; first < length; first += G_N_ELEMENTS (values)) {
     guint n = MIN (length - first, G_N_ELEMENTS (values)), i;
@@ -320,7 +320,7 @@ check_tensors (const MimiModel *model, GError **error)
   for (i = 0; i < model->derived->len; i++) {
     const MimiDerived *d = &g_array_index (model->derived, MimiDerived, i);
 
-    if (!d->target->data) {
+    if (!d->target->made) {
       g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
           "%s: no memory for its weights", model->path);
       return FALSE;
@@ -331,7 +331,8 @@ check_tensors (const MimiModel *model, GError **error)
     for (j = 0; j < model->bound->len; j++) {
       const MimiBound *bound = &g_array_index (model->bound, MimiBound, j);
 
-      if (bound->tensor.data == d->parts[1].data &&
+      if (bound->tensor.file == d->parts[1].file &&
+          bound->tensor.offset == d->parts[1].offset &&
           !check_tensor (model, d->target, bound->name, error))
         return FALSE;
     }
@@ -340,7 +341,7 @@ check_tensors (const MimiModel *model, GError **error)
 }
 
 gboolean
-mimi_model_check_values (const MimiModel *model, GError **error)
+mimi_model_check_unchanged (const MimiModel *model, GError **error)
 {
   guint i;
 
@@ -348,10 +349,28 @@ mimi_model_check_values (const MimiModel *model, GError **error)
     if (!mimi_file_check_unchanged (g_ptr_array_index (model->files, i), error))
       return FALSE;
   }
+  return TRUE;
+}
+
+gboolean
+mimi_model_check_values (const MimiModel *model, GError **error)
+{
+  GError *unsound = NULL;
+
+  if (!mimi_model_check_unchanged (model, error))
+    return FALSE;
   if (g_atomic_int_get (&model->checked))
     return TRUE;
-  if (!check_tensors (model, error))
+  check_tensors (model, &unsound);
+  /* What is not sound may be so because the file is not there any more. */
+  if (!mimi_model_check_unchanged (model, error)) {
+    g_clear_error (&unsound);
     return FALSE;
+  }
+  if (unsound) {
+    g_propagate_error (error, unsound);
+    return FALSE;
+  }
   g_atomic_int_set (&((MimiModel *)model)->checked, TRUE);
   return TRUE;
 }

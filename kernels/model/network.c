@@ -94,7 +94,8 @@ set_tensor (
   }
   tensor->n_dims = entry->n_dims;
   memcpy (tensor->shape, entry->shape, sizeof tensor->shape);
-  tensor->data = entry->data;
+  tensor->file = entry->file;
+  tensor->offset = entry->offset;
 
   bound.tensor = *tensor;
   bound.name = g_strdup (entry->name);
@@ -142,7 +143,7 @@ bind_conv_weight (Binder *b, MimiTensor *weight, const gchar *name, guint index,
     return FALSE;
   *weight = *v;
   weight->dtype = MIMI_DTYPE_F32;
-  weight->data = NULL;
+  weight->file = NULL;
   g_array_append_val (b->derived, derived);
   return TRUE;
 }
@@ -311,7 +312,7 @@ bind_in_proj (Binder *b, MimiTensor *in_proj, guint layer)
         "layer %u has q, k and v of different dtypes", layer);
   *in_proj = *q;
   in_proj->shape[0] = 3 * width;
-  in_proj->data = NULL;
+  in_proj->file = NULL;
   g_array_append_val (b->derived, derived);
   return TRUE;
 }

@@ -94,13 +94,13 @@ get_integers (
   return n;
 }
 
-/* Fills in what the header says of `entry` and checks it against the `size`
- * bytes of data that the file has. */
+/* Fills in what the header says of `entry` and checks it against the file, whose
+ * data begin at `begin`. */
 static gboolean
-read_entry (MimiEntry *entry, JsonNode *node, const guint8 *data, guint64 size,
-    GError **error)
+read_entry (MimiEntry *entry, JsonNode *node, guint64 begin, GError **error)
 {
   const MimiFile *file = entry->file;
+  guint64 size = file->size - begin;
   JsonObject *object;
   JsonNode *dtype;
   guint64 offsets[2], elements = 1, bytes;
@@ -141,7 +141,7 @@ read_entry (MimiEntry *entry, JsonNode *node, const guint8 *data, guint64 size,
         "tensor '%s' lies at bytes %" U64 " to %" U64 " of %" U64
         " bytes of data; the file is truncated or damaged, download it again",
         entry->name, offsets[0], offsets[1], size);
-  entry->data = data + offsets[0];
+  entry->offset = begin + offsets[0];
   entry->size = offsets[1] - offsets[0];
 
   for (i = 0; i < G_N_ELEMENTS (dtypes); i++) {
@@ -164,8 +164,8 @@ compare_places (gconstpointer a, gconstpointer b)
 {
   const MimiEntry *x = *(MimiEntry *const *)a, *y = *(MimiEntry *const *)b;
 
-  if (x->data != y->data)
-    return x->data < y->data ? -1 : 1;
+  if (x->offset != y->offset)
+    return x->offset < y->offset ? -1 : 1;
   return x->size < y->size ? -1 : x->size > y->size;
 }
 
@@ -179,7 +179,7 @@ check_overlap (const MimiFile *file, GPtrArray *places, GError **error)
     const MimiEntry *a = g_ptr_array_index (places, i - 1);
     const MimiEntry *b = g_ptr_array_index (places, i);
 
-    if (a->data + a->size > b->data)
+    if (a->offset + a->size > b->offset)
       return corrupt (file, error, "the data of tensors '%s' and '%s' overlap",
           a->name, b->name);
   }
@@ -187,7 +187,7 @@ check_overlap (const MimiFile *file, GPtrArray *places, GError **error)
 }
 
 static gboolean
-read_entries (const MimiFile *file, JsonObject *root, guint64 header,
+read_entries (MimiFile *file, JsonObject *root, guint64 header,
     GHashTable *entries, GError **error)
 {
   GPtrArray *places;
@@ -219,8 +219,7 @@ read_entries (const MimiFile *file, JsonObject *root, guint64 header,
     entry = g_new0 (MimiEntry, 1);
     entry->name = g_strdup (name);
     entry->file = file;
-    ok = read_entry (
-        entry, node, file->data + 8 + header, file->size - 8 - header, error);
+    ok = read_entry (entry, node, 8 + header, error);
     if (ok && g_hash_table_contains (entries, name))
       ok = corrupt (file, error, "tensor '%s' is also in another shard", name);
     if (!ok) {
@@ -237,11 +236,12 @@ read_entries (const MimiFile *file, JsonObject *root, guint64 header,
 }
 
 gboolean
-mimi_safetensors_read (
-    const MimiFile *file, GHashTable *entries, GError **error)
+mimi_safetensors_read (MimiFile *file, GHashTable *entries, GError **error)
 {
-  guint64 header = 0;
+  guint8 head[9] = { 0 };
+  guint64 header;
   GError *err = NULL;
+  gchar *text;
   JsonNode *root;
   gboolean ok;
 
@@ -251,13 +251,13 @@ mimi_safetensors_read (
         file->path);
     return FALSE;
   }
-  if (file->size >= 8) {
-    memcpy (&header, file->data, 8);
-    header = GUINT64_FROM_LE (header);
-  }
+  if (!mimi_file_read (file, 0, MIN (file->size, sizeof head), head))
+    return mimi_file_check_unchanged (file, error);
+  memcpy (&header, head, 8);
+  header = GUINT64_FROM_LE (header);
   /* A header begins with a brace. Only where this does not look like one is
    * it worth asking what else the file may be. */
-  if (file->size < 10 || header > MIMI_MAX_HEADER || file->data[8] != '{') {
+  if (file->size < 10 || header > MIMI_MAX_HEADER || head[8] != '{') {
     const gchar *what = mimi_file_guess_type (file);
 
     if (what) {
@@ -270,7 +270,7 @@ mimi_safetensors_read (
     return corrupt (file, error,
         "has %" U64 " bytes, too few for a safetensors file; download it again",
         file->size);
-  if (file->data[8] != '{') {
+  if (head[8] != '{') {
     g_set_error (error, MIMI_ERROR, MIMI_ERROR_WRONG_TYPE,
         "%s: is not a safetensors file (no JSON header at byte 8)", file->path);
     return FALSE;
@@ -285,8 +285,18 @@ mimi_safetensors_read (
         "its header has %" U64 " bytes, at most %u are supported", header,
         MIMI_MAX_HEADER);
 
-  root = mimi_json_parse (
-      (const gchar *)file->data + 8, header, MIMI_MAX_DEPTH, &err);
+  text = g_try_malloc (header);
+  if (!text) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
+        "%s: no memory for its header of %" U64 " bytes", file->path, header);
+    return FALSE;
+  }
+  if (!mimi_file_read (file, 8, header, text)) {
+    g_free (text);
+    return mimi_file_check_unchanged (file, error);
+  }
+  root = mimi_json_parse (text, header, MIMI_MAX_DEPTH, &err);
+  g_free (text);
   if (!root) {
     corrupt (file, error, "its header is damaged: %s", err->message);
     g_error_free (err);

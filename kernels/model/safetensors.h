@@ -23,9 +23,8 @@ typedef struct {
   gchar dtype[16]; /* as written: "F32", "BF16" ... */
   guint n_dims;
   guint64 shape[MIMI_MAX_DIMS];
-  const guint8 *data;
-  guint64 size; /* bytes */
-  const MimiFile *file;
+  guint64 offset, size; /* bytes of the file */
+  MimiFile *file;
 } MimiEntry;
 
 /* Adds the tensors of `file` to `entries` (names to MimiEntry, see
@@ -36,7 +35,7 @@ typedef struct {
  * twice, and the size of each agrees with its shape and dtype. Nothing but the
  * header is read. */
 gboolean mimi_safetensors_read (
-    const MimiFile *file, GHashTable *entries, GError **error);
+    MimiFile *file, GHashTable *entries, GError **error);
 
 GHashTable *mimi_safetensors_new_table (void);
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "tensor.h"
+#include "file.h"
 
 #include <string.h>
 
@@ -48,30 +49,44 @@ mimi_half_to_float (guint16 half)
   return float_from_bits (sign | bits);
 }
 
+gboolean
+mimi_tensor_exists (const MimiTensor *tensor)
+{
+  return tensor->file || tensor->made;
+}
+
+void
+mimi_tensor_copy (
+    const MimiTensor *tensor, guint64 first, guint64 n, gpointer out)
+{
+  gsize size = mimi_dtype_get_size (tensor->dtype);
+
+  if (tensor->made)
+    memcpy (out, (const guint8 *)tensor->made + first * size, n * size);
+  else
+    mimi_file_read (tensor->file, tensor->offset + first * size, n * size, out);
+}
+
 void
 mimi_tensor_read (
     const MimiTensor *tensor, guint64 first, guint64 n, gfloat *out)
 {
-  const guint8 *in = (const guint8 *)tensor->data +
-                     first * mimi_dtype_get_size (tensor->dtype);
-  guint16 half;
-  guint64 i;
+  guint16 halves[4096];
+  guint64 i, some;
 
-  switch (tensor->dtype) {
-    case MIMI_DTYPE_F32:
-      memcpy (out, in, n * sizeof *out);
-      break;
-    case MIMI_DTYPE_F16:
-      for (i = 0; i < n; i++) {
-        memcpy (&half, in + 2 * i, 2);
-        out[i] = mimi_half_to_float (half);
-      }
-      break;
-    case MIMI_DTYPE_BF16:
-      for (i = 0; i < n; i++) {
-        memcpy (&half, in + 2 * i, 2);
-        out[i] = float_from_bits ((guint32)half << 16);
-      }
-      break;
+  if (tensor->dtype == MIMI_DTYPE_F32) {
+    mimi_tensor_copy (tensor, first, n, out);
+    return;
+  }
+  for (; n > 0; first += some, n -= some, out += some) {
+    some = MIN (n, G_N_ELEMENTS (halves));
+    mimi_tensor_copy (tensor, first, some, halves);
+    if (tensor->dtype == MIMI_DTYPE_F16) {
+      for (i = 0; i < some; i++)
+        out[i] = mimi_half_to_float (halves[i]);
+    } else {
+      for (i = 0; i < some; i++)
+        out[i] = float_from_bits ((guint32)halves[i] << 16);
+    }
   }
 }

@@ -9,24 +9,28 @@ G_BEGIN_DECLS
 
 typedef enum { MIMI_DTYPE_F32, MIMI_DTYPE_F16, MIMI_DTYPE_BF16 } MimiDtype;
 
-/* One tensor, row-major, in the file's own precision. `data` may point into
- * the mapped file at any alignment: read it with mimi_tensor_read() or
- * memcpy(). data == NULL: the checkpoint does not have it. */
+/* One tensor, row-major, in the file's own precision: in a file, or made of
+ * others and in memory, or neither: the checkpoint does not have it. */
 typedef struct {
-  gconstpointer data;
+  struct _MimiFile *file;
+  guint64 offset; /* of the file, bytes */
+  gconstpointer made;
   MimiDtype dtype;
   guint n_dims;
   guint64 shape[3];
 } MimiTensor;
 
+gboolean mimi_tensor_exists (const MimiTensor *tensor);
+
 guint64 mimi_tensor_get_length (const MimiTensor *tensor); /* elements */
 
-/* Converts `n` elements from index `first` on to float32 (exact). */
+/* Converts `n` elements from index `first` on to float32 (exact). What cannot be
+ * read is zero: mimi_model_check_unchanged() tells, after the last of them. */
 void mimi_tensor_read (
     const MimiTensor *tensor, guint64 first, guint64 n, gfloat *out);
 
 typedef struct {
-  MimiTensor weight, bias; /* bias.data may be NULL */
+  MimiTensor weight, bias; /* there may be no bias */
 } MimiConv;
 
 typedef struct {
@@ -52,9 +56,10 @@ typedef struct {
 } MimiCodebook;
 
 typedef struct {
-  MimiTensor emb_mean, emb_std;     /* [latent_dim], or NULL data */
-  MimiTensor latent_proj;           /* [width][latent_dim], or NULL data */
-  MimiTensor first_proj, rest_proj; /* [width][codebook_dim], or NULL data */
+  /* Those of latents or of codes may be missing. */
+  MimiTensor emb_mean, emb_std;               /* [latent_dim] */
+  MimiTensor latent_proj;                     /* [width][latent_dim] */
+  MimiTensor first_proj, rest_proj;           /* [width][codebook_dim] */
   MimiCodebook codebooks[MIMI_MAX_CODEBOOKS]; /* 0: semantic, then acoustic */
   MimiTensor upsample;                        /* [width][1][2 upsample] */
   MimiLayerWeights *layers;                   /* network->layers of them */
@@ -69,5 +74,9 @@ const MimiWeights *mimi_model_get_weights (const MimiModel *model);
 /* Reads every tensor of the decoder once and refuses NaN and Inf, naming the
  * tensor and the element. */
 gboolean mimi_model_check_values (const MimiModel *model, GError **error);
+
+/* Whether everything that was read of the files came from what was opened, see
+ * mimi_file_check_unchanged(). To be asked once the weights are laid out. */
+gboolean mimi_model_check_unchanged (const MimiModel *model, GError **error);
 
 G_END_DECLS

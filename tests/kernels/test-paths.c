@@ -248,23 +248,120 @@ test_no_file (void)
   folder_remove (folder);
 }
 
-/* A file that is cut short after it was opened: reading it would be the end of
- * the process. */
+/* ------------------------------------------------------- changing files --- */
+
+typedef void (*Change) (const gchar *path);
+
 static void
-test_cut (void)
+cut (const gchar *path)
+{
+  g_assert_cmpint (truncate (path, 100000), ==, 0);
+}
+
+static void
+cut_header (const gchar *path)
+{
+  g_assert_cmpint (truncate (path, 4), ==, 0);
+}
+
+/* Other weights in the same place. */
+static void
+overwrite (const gchar *path)
+{
+  int fd = g_open (path, O_WRONLY, 0);
+
+  g_usleep (20000); /* for the clock of the file system */
+  g_assert_cmpint (pwrite (fd, "other", 5, 100000), ==, 5);
+  close (fd);
+}
+
+/* A file that is written to after it was opened, or after its values were found
+ * sound: what was read is worth nothing, and nothing of it decodes. */
+static void
+check_change (Change change, gboolean late, const gchar *says)
 {
   gchar *folder = folder_new (), *path = in (folder, "model.safetensors");
   Checkpoint *c = checkpoint_load ("tiny-pocket");
+  MimiDecoderOptions options = { .backend = MIMI_BACKEND_CPU };
   GError *error = NULL;
   MimiModel *model;
 
   checkpoint_save (c, path);
   model = mimi_model_open (path, NULL, &error);
   g_assert_no_error (error);
-  g_assert_cmpint (truncate (path, 100000), ==, 0);
-  g_assert_false (mimi_model_check_values (model, &error));
-  error_assert (error, MIMI_ERROR_CORRUPT, path, "cut short", NULL);
+  if (late) {
+    g_assert_true (mimi_model_check_values (model, &error));
+    g_assert_no_error (error);
+    change (path);
+    g_assert_null (mimi_decoder_get (model, &options, &error));
+  } else {
+    change (path);
+    g_assert_false (mimi_model_check_values (model, &error));
+  }
+  error_assert (error, MIMI_ERROR_CORRUPT, path, says, NULL);
   mimi_model_unref (model);
+  checkpoint_free (c);
+  g_free (path);
+  folder_remove (folder);
+}
+
+static void
+test_change (void)
+{
+  guint late;
+
+  for (late = 0; late < 2; late++) {
+    check_change (cut, late, "cut short");
+    check_change (cut_header, late, "cut short");
+    check_change (overwrite, late, "changed");
+  }
+}
+
+typedef struct {
+  const gchar *path;
+  gint size, stop;
+} Shaking;
+
+static gpointer
+shake (gpointer data)
+{
+  Shaking *s = data;
+
+  while (!g_atomic_int_get (&s->stop)) {
+    g_assert_cmpint (truncate (s->path, s->size / 2), ==, 0);
+    g_assert_cmpint (truncate (s->path, s->size), ==, 0);
+  }
+  return NULL;
+}
+
+/* Cut short and lengthened all the while: errors, or other numbers. */
+static void
+test_shake (void)
+{
+  gchar *folder = folder_new (), *path = in (folder, "model.safetensors");
+  Checkpoint *c = checkpoint_load ("tiny-hfpocket");
+  GBytes *bytes = checkpoint_write (c);
+  Shaking s = { path, g_bytes_get_size (bytes), 0 };
+  MimiDecoderOptions options = { .backend = MIMI_BACKEND_CPU };
+  GThread *thread;
+  guint i;
+
+  checkpoint_save (c, path);
+  thread = g_thread_new ("shake", shake, &s);
+  for (i = 0; i < 200; i++) {
+    GError *error = NULL;
+    MimiModel *model = mimi_model_open (path, NULL, &error);
+    MimiDecoder *decoder =
+        model ? mimi_decoder_get (model, &options, &error) : NULL;
+
+    g_assert_true (!decoder == !!error);
+    g_clear_pointer (&decoder, mimi_decoder_unref);
+    g_clear_pointer (&model, mimi_model_unref);
+    g_clear_error (&error);
+  }
+  g_atomic_int_set (&s.stop, 1);
+  g_thread_join (thread);
+  g_bytes_unref (bytes);
   checkpoint_free (c);
   g_free (path);
   folder_remove (folder);
@@ -427,7 +524,8 @@ main (int argc, char **argv)
   g_test_add_func ("/paths/hugging-face", test_hugging_face);
   g_test_add_func ("/paths/shards", test_shards);
   g_test_add_func ("/paths/no-file", test_no_file);
-  g_test_add_func ("/paths/cut", test_cut);
+  g_test_add_func ("/paths/change", test_change);
+  g_test_add_func ("/paths/shake", test_shake);
   g_test_add_func ("/paths/large", test_large);
   g_test_add_func ("/paths/immense", test_immense);
   return g_test_run ();

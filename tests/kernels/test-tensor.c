@@ -41,7 +41,9 @@ check (MimiDtype dtype, gdouble (*value) (guint))
 {
   /* at an odd address */
   guint8 *block = g_malloc (1 + 2 * 65536);
-  MimiTensor tensor = { block + 1, dtype, 2, { 256, 256 } };
+  MimiTensor tensor = {
+    .made = block + 1, .dtype = dtype, .n_dims = 2, .shape = { 256, 256 }
+  };
   gfloat *out = g_new (gfloat, 65536);
   guint i;
 
@@ -84,7 +86,9 @@ test_float (void)
 {
   gfloat values[4] = { 1, -2.5f, 1e-40f, 3e38f }, out[2];
   guint8 block[17];
-  MimiTensor tensor = { block + 1, MIMI_DTYPE_F32, 1, { 4 } };
+  MimiTensor tensor = {
+    .made = block + 1, .dtype = MIMI_DTYPE_F32, .n_dims = 1, .shape = { 4 }
+  };
 
   memcpy (block + 1, values, sizeof values);
   mimi_tensor_read (&tensor, 2, 2, out);
