@@ -223,9 +223,10 @@ void mimi_stream_set_fade_in (MimiStream *stream, guint64 samples);
 void mimi_stream_reset (MimiStream *stream);
 
 /* Decodes `n` rows into PCM; the result is the same for any split of the rows
- * into calls. A row that cannot be decoded (NaN, Inf, a code out of range,
- * values so large that the network overflows) becomes a frame of silence and
- * resets the state: it is counted in `result` and is no error.
+ * into calls, and on a GPU up to eight of a call share a launch, which costs
+ * little more than one by itself. A row that cannot be decoded (NaN, Inf, a code
+ * out of range, values so large that the network overflows) becomes a frame of
+ * silence and resets the state: it is counted in `result` and is no error.
  *
  * rows    n rows, any alignment
  * pcm     room for n * 1920 samples; result->written * 1920 are written
@@ -234,14 +235,15 @@ void mimi_stream_reset (MimiStream *stream);
 gboolean mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
     gpointer pcm, MimiResult *result, GError **error);
 
-/* Decodes one row of each of `n` streams of one decoder, all of them different,
- * as n calls of mimi_stream_decode() would: the same PCM, in as few launches as
- * the device can. For a program that serves many streams from one thread;
- * streams of several threads find each other without it.
+/* Decodes one row of each of `n` streams of one decoder as n calls of
+ * mimi_stream_decode() would: the same PCM, in as few launches as the device
+ * can. A stream may be there several times in a row, with rows that follow each
+ * other. For a program that serves many streams from one thread; streams of
+ * several threads find each other without it.
  *
  * rows     a row of each stream
  * pcm      room for a frame of each
- * results  of each
+ * results  of each row
  * Returns FALSE with `error` set when the device failed, or the streams do not
  * belong together (MIMI_ERROR_INPUT; nothing was done).
  */

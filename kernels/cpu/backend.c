@@ -204,8 +204,14 @@ cpu_step (gpointer self, MimiStepItem *items, guint n_items, GError **error)
 {
   (void)self;
   (void)error;
-  for (guint i = 0; i < n_items; i++)
-    decode (items[i].slot, &items[i]);
+  for (guint i = 0; i < n_items; i++) {
+    gboolean follows = i > 0 && items[i].slot == items[i - 1].slot;
+
+    if (follows && !items[i - 1].finite && !items[i].reset)
+      items[i].finite = FALSE; /* nobody wants it */
+    else
+      decode (items[i].slot, &items[i]);
+  }
   return TRUE;
 }
 

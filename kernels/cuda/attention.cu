@@ -7,8 +7,9 @@
 #define MAX_KEYS (MIMI_CUDA_MAX_WINDOW + 2 * TILE) /* 17 x 32 */
 
 /* Keys and values of this block's window in shared memory: those of earlier
- * frames are asked for before the kernel waits. Keys [block][half][dim / 2][16],
- * the halves 16 banks apart; values [position][dim]. */
+ * launches are asked for before the kernel waits. Keys
+ * [block][half][dim / 2][16], the halves 16 banks apart; values
+ * [position][dim]. */
 template <int DIM> struct Window {
   static constexpr unsigned HALF = DIM / 2 * TILE + TILE, KEYS = 2 * HALF;
   static constexpr unsigned VALUES = TILE * DIM;
@@ -42,7 +43,7 @@ template <int DIM> struct Window {
     }
   }
 
-  /* A block that this frame adds to: only the first `n` columns exist. */
+  /* The block of the newest: only the first `n` columns exist. */
   __device__ void
   add (const float *k, const float *v, unsigned block, unsigned slot,
       unsigned n) const
@@ -78,7 +79,8 @@ template <int DIM> struct Window {
  * [dim] so that lanes read along dim; position p sits in block p / 16 modulo
  * the number of blocks. Which positions count follows from the frame number
  * alone: whatever else the ring holds is never weighed, so a fresh stream
- * needs no clearing.
+ * needs no clearing. Entries of a run have all put theirs there before the first
+ * of them looks: the ring has room for them.
  * STAGED: by way of shared memory, for few streams; from 9.0 on.
  * Grid: (heads, times / 4, entries). */
 template <int DIM, bool STAGED>
@@ -123,11 +125,13 @@ attention (const MimiAttentionArgs &p)
       p.query + (size_t)blockIdx.z * p.stride + head * DIM * TILE;
 
   const Window<DIM> staged = { window,
-    window + p.ring_blocks * Window<DIM>::KEYS };
+    window + p.window_blocks * Window<DIM>::KEYS };
   auto slot_of = [&] (unsigned b) {
     return ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;
   };
-  const unsigned n_old = (unsigned)(now / TILE - block0);
+  /* Blocks that no entry of the run adds to. */
+  const unsigned long long run = (entry.frame - entry.follows) * p.times / TILE;
+  const unsigned n_old = run > block0 ? (unsigned)(run - block0) : 0;
   if (STAGED) {
     for (unsigned b = 0; b < n_old; b++)
       staged.begin (keys, values, b, slot_of (b));
@@ -137,10 +141,10 @@ attention (const MimiAttentionArgs &p)
   if (tid < DIM * QUERIES)
     own = queries[(tid / QUERIES) * TILE + min (first + tid % QUERIES, last)];
   if (STAGED) {
-    for (unsigned b = n_old; b < n_blocks; b++)
-      staged.add (keys, values, b, slot_of (b),
-          (unsigned)min (
-              end + 1 - (block0 + b) * TILE, (unsigned long long)TILE));
+    for (unsigned b = n_old; b + 1 < n_blocks; b++)
+      staged.begin (keys, values, b, slot_of (b));
+    staged.add (keys, values, n_blocks - 1, slot_of (n_blocks - 1),
+        (unsigned)(end % TILE) + 1);
     staged.end ();
   }
 

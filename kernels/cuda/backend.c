@@ -4,20 +4,22 @@
  * A step is one launch and one wait: a graph of all kernels, captured once for
  * each batch size and replayed unchanged. Callers that come while a step is
  * under way wait for it together and share the next one, so many streams cost
- * few launches without anybody waiting for company.
+ * few launches without anybody waiting for company. A stream's frames that have
+ * come together share it too, as a run.
  */
 #include "../engine/backend.h"
 #include "graph.h"
+#include "queue.h"
 #include "state.h"
 
 #include <string.h>
 
 #define MAX_BATCH_LOG2 8
-#define MAX_BATCH (1u << MAX_BATCH_LOG2)
 /* States are allocated this many at a time: the driver hands out memory in
  * pieces of 2 MB. */
 #define CHUNK 8
 
+G_STATIC_ASSERT (MIMI_CUDA_MAX_BATCH == 1 << MAX_BATCH_LOG2);
 G_STATIC_ASSERT (MIMI_STEP_NORMALIZED == MIMI_CUDA_NORMALIZED);
 G_STATIC_ASSERT (MIMI_STEP_LATENT == MIMI_CUDA_LATENT);
 G_STATIC_ASSERT (MIMI_STEP_EMBEDDING == MIMI_CUDA_EMBEDDING);
@@ -26,14 +28,8 @@ G_STATIC_ASSERT (MIMI_STEP_CODES == MIMI_CUDA_CODES);
 typedef struct {
   CUdeviceptr state;
   guint64 frame; /* since its state was fresh */
+  guint copy;    /* of its histories, that the next launch reads */
 } Slot;
-
-/* A caller of step(), on its own stack. */
-typedef struct _Request {
-  MimiStepItem *items;
-  guint n_items, taken, finished;
-  struct _Request *next;
-} Request;
 
 /* See MimiDecoderInfo. */
 typedef struct {
@@ -57,7 +53,7 @@ typedef struct {
   guint n_slots;
   /* By log2 of the size; NULL: not yet. */
   MimiCudaGraph *graphs[MAX_BATCH_LOG2 + 1];
-  Request *first, *last;
+  MimiCudaQueue queue;
   gboolean busy; /* somebody runs a step */
   Counts counts;
   GError *failure;
@@ -79,13 +75,15 @@ leave (Cuda *self)
   self->cuda->CtxPopCurrent (&context);
 }
 
-/* Has ready, before they are needed, the batch sizes that `n` streams can fill:
- * a step never allocates. With the context current. */
+/* Has ready, before they are needed, the batch sizes that `n` streams can fill
+ * with a frame each, or one with a run: a step never allocates. With the context
+ * current. */
 static gboolean
 prepare_graphs (Cuda *self, guint n, GError **error)
 {
   guint i;
 
+  n = CLAMP (n, MIMI_LONGEST_RUN, MIMI_CUDA_MAX_BATCH);
   for (i = 0; i <= MAX_BATCH_LOG2 && (i == 0 || n > 1u << (i - 1)); i++) {
     MimiCudaGraph *graph = NULL;
     gboolean missing;
@@ -150,7 +148,7 @@ cuda_slot_new (gpointer data, guint threads, GError **error)
   }
   g_mutex_unlock (&self->lock);
 
-  if (slot && !prepare_graphs (self, MIN (n, MAX_BATCH), error)) {
+  if (slot && !prepare_graphs (self, n, error)) {
     g_mutex_lock (&self->lock);
     g_ptr_array_add (self->free_slots, slot);
     self->n_slots--;
@@ -176,8 +174,9 @@ cuda_slot_free (gpointer data, gpointer slot)
 
 /* Returns the bytes of the row. */
 static gsize
-fill_entry (Cuda *self, MimiCudaGraph *graph, guint i, const MimiStepItem *item)
+fill_entry (Cuda *self, MimiCudaGraph *graph, const MimiCudaTurn *turn, guint i)
 {
+  const MimiStepItem *item = turn->items[i];
   MimiEntry *entry = &graph->entries[i];
   guint8 *row = graph->rows + (gsize)i * self->frame.row_bytes;
   Slot *slot = item->slot;
@@ -186,7 +185,10 @@ fill_entry (Cuda *self, MimiCudaGraph *graph, guint i, const MimiStepItem *item)
   if (item->reset)
     slot->frame = 0;
   entry->state = slot->state;
-  entry->frame = slot->frame;
+  entry->frame = slot->frame + turn->follows[i];
+  entry->follows = turn->follows[i];
+  entry->ends = mimi_cuda_turn_ends_run (turn, i);
+  entry->copy = slot->copy;
   entry->fade_in = item->fade_in;
   entry->fade_position = item->position;
   entry->kind = item->kind;
@@ -206,17 +208,22 @@ fill_entry (Cuda *self, MimiCudaGraph *graph, guint i, const MimiStepItem *item)
 
 /* One launch, one wait. Only one thread at a time is here. */
 static gboolean
-run (Cuda *self, MimiCudaGraph *graph, MimiStepItem **items, guint n,
-    Counts *counts, GError **error)
+run (Cuda *self, MimiCudaGraph *graph, const MimiCudaTurn *turn, Counts *counts,
+    GError **error)
 {
-  guint entries = graph->device.entries, i;
+  guint entries = graph->device.entries, n = turn->n, i;
   gboolean ok;
 
   *counts = (Counts){
     .launches = 1, .waits = 1, .bytes_up = (guint64)entries * sizeof (MimiEntry)
   };
   for (i = 0; i < n; i++) {
-    counts->bytes_up += fill_entry (self, graph, i, items[i]);
+    gsize size = fill_entry (self, graph, turn, i);
+
+    /* mimi_enter reads the row before once more: see input.cu. */
+    counts->bytes_up += size;
+    if (self->frame.spread && turn->follows[i])
+      counts->bytes_up += size;
     graph->overflow[i] = 0;
   }
   for (; i < entries; i++)
@@ -231,16 +238,19 @@ run (Cuda *self, MimiCudaGraph *graph, MimiStepItem **items, guint n,
     return FALSE;
 
   for (i = 0; i < n; i++) {
-    Slot *slot = items[i]->slot;
+    MimiStepItem *item = turn->items[i];
+    Slot *slot = item->slot;
     gsize size =
         MIMI_FRAME_SAMPLES *
-        (items[i]->format == MIMI_PCM_S16 ? sizeof (gint16) : sizeof (gfloat));
+        (item->format == MIMI_PCM_S16 ? sizeof (gint16) : sizeof (gfloat));
 
-    memcpy (items[i]->pcm, graph->pcm + i * MIMI_CUDA_PCM_BYTES, size);
+    memcpy (item->pcm, graph->pcm + i * MIMI_CUDA_PCM_BYTES, size);
     /* Written only by kernels that have something to say. */
-    items[i]->finite = graph->overflow[i] == 0;
+    item->finite = graph->overflow[i] == 0;
     counts->bytes_down += size;
     slot->frame++;
+    if (mimi_cuda_turn_ends_run (turn, i))
+      slot->copy ^= 1;
   }
   return TRUE;
 }
@@ -271,41 +281,31 @@ add_counts (Cuda *self, const Counts *counts)
   self->counts.device_ns += counts->device_ns;
 }
 
-/* Takes what has been asked for, oldest first, and runs it; with the lock,
- * which is released meanwhile. */
+/* Runs what a launch can take; with the lock, which is released meanwhile. */
 static void
 serve (Cuda *self)
 {
-  MimiStepItem *items[MAX_BATCH];
-  Request *owners[MAX_BATCH], *request;
+  MimiCudaTurn turn;
   GError *error = NULL;
   MimiCudaGraph *graph;
   Counts counts;
-  guint waiting = 0, n = 0, i;
+  guint i;
 
-  for (request = self->first; request && waiting < MAX_BATCH;
-       request = request->next)
-    waiting += request->n_items - request->taken;
-  graph = choose_graph (self, MIN (waiting, MAX_BATCH));
-  while (self->first && n < graph->device.entries) {
-    request = self->first;
-    owners[n] = request;
-    items[n++] = &request->items[request->taken++];
-    if (request->taken == request->n_items)
-      self->first = request->next;
-  }
+  mimi_cuda_queue_take (&self->queue, &turn,
+      choose_graph (self, MIMI_CUDA_MAX_BATCH)->device.entries);
+  graph = choose_graph (self, turn.n);
 
   self->busy = TRUE;
   g_mutex_unlock (&self->lock);
-  if (!run (self, graph, items, n, &counts, &error) && !error)
+  if (!run (self, graph, &turn, &counts, &error) && !error)
     g_set_error (&error, MIMI_ERROR, MIMI_ERROR_DEVICE, "the step failed");
   g_mutex_lock (&self->lock);
   self->busy = FALSE;
   if (error)
     self->failure = error;
   add_counts (self, &counts);
-  for (i = 0; i < n; i++)
-    owners[i]->finished++;
+  for (i = 0; i < turn.n; i++)
+    turn.owners[i]->finished++;
   g_cond_broadcast (&self->changed);
 }
 
@@ -313,18 +313,16 @@ static gboolean
 cuda_step (gpointer data, MimiStepItem *items, guint n_items, GError **error)
 {
   Cuda *self = data;
-  Request request = { items, n_items, 0, 0, NULL };
+  MimiCudaRequest request = { items, n_items, 0, 0, NULL };
   gboolean ok;
+  guint i;
 
   if (n_items == 0)
     return TRUE;
+  for (i = 0; i < n_items; i++)
+    items[i].taken = FALSE;
   g_mutex_lock (&self->lock);
-  if (self->first)
-    self->last->next = &request;
-  else
-    self->first = &request;
-  self->last = &request;
-
+  mimi_cuda_queue_push (&self->queue, &request);
   while (request.finished < n_items && !self->failure) {
     if (self->busy)
       g_cond_wait (&self->changed, &self->lock);
@@ -336,7 +334,7 @@ cuda_step (gpointer data, MimiStepItem *items, guint n_items, GError **error)
     /* Requests are on their callers' stacks: nobody may find them now. */
     while (self->busy)
       g_cond_wait (&self->changed, &self->lock);
-    self->first = self->last = NULL;
+    self->queue = (MimiCudaQueue){ NULL, NULL };
     if (error)
       *error = g_error_copy (self->failure);
   }
@@ -371,7 +369,7 @@ cuda_state_read (gpointer data, gpointer slot, gfloat *values, GError **error)
     count_copy (self, 0, size);
   }
   if (ok)
-    mimi_cuda_state_read (&self->frame, own, s->frame, values);
+    mimi_cuda_state_read (&self->frame, own, s->frame, s->copy, values);
   g_free (own);
   return ok;
 }
@@ -386,7 +384,7 @@ cuda_state_write (gpointer data, gpointer slot, guint64 frames,
   gfloat *own = g_malloc (size);
   gboolean ok = FALSE;
 
-  mimi_cuda_state_write (&self->frame, own, frames, values);
+  mimi_cuda_state_write (&self->frame, own, frames, s->copy, values);
   if (enter (self, error)) {
     ok = CHECK (self->cuda, error, MemcpyHtoD, (s->state, own, size));
     leave (self);

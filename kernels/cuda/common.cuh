@@ -10,19 +10,68 @@
 #define WARPS (MIMI_CUDA_THREADS / 32)
 #define PARTS MIMI_CUDA_PARTS
 
-/* A layer's memory of its last inputs is kept twice: frame f reads the copy of
- * parity f & 1 and writes the other, so no block has to wait for another. */
+/* A layer's memory of its last inputs, its history, is kept twice: the first
+ * frame of a run reads one copy, the last writes the other, and they take turns
+ * from launch to launch, so no block has to wait for another. */
 static __device__ const float *
 history_read (const MimiEntry &entry, unsigned offset, unsigned length)
 {
-  return (const float *)entry.state + offset + (entry.frame & 1) * length;
+  return (const float *)entry.state + offset + entry.copy * length;
 }
 
 static __device__ float *
 history_write (const MimiEntry &entry, unsigned offset, unsigned length)
 {
-  return (float *)entry.state + offset + (~entry.frame & 1) * length;
+  return (float *)entry.state + offset + (entry.copy ^ 1) * length;
 }
+
+/* Whether there is anything in the histories: not if the run began afresh. */
+static __device__ bool
+remembers (const MimiEntry &entry)
+{
+  return entry.frame > entry.follows;
+}
+
+/* The columns before a tile that this launch has made: those of the tile before,
+ * or of the entries before, where they are of the same run. What lies before them
+ * is in the history. */
+struct Past {
+  const float *tile; /* the tile before */
+  unsigned columns;  /* of a tile */
+  unsigned stride;   /* from the tile before to the one before that */
+  unsigned reach;    /* columns that were made, or more than anybody wants */
+
+  /* in: the tile, [channel][16]; entries are entry_stride apart */
+  __device__
+  Past (const MimiEntry &entry, const float *in, unsigned tile, unsigned tiles,
+      unsigned times, unsigned inputs, unsigned entry_stride)
+      : tile (tile > 0
+                  ? in - (size_t)inputs * TILE
+                  : in - entry_stride + (size_t)(tiles - 1) * inputs * TILE),
+        columns (min (times, TILE)), stride (entry_stride),
+        reach (tile > 0 ? TILE : entry.follows * columns)
+  {
+  }
+
+  /* Calls function (j, place) for the last H columns of channel k; they are that
+   * many and only if `reach` says so. */
+  template <int H, typename Function>
+  __device__ void
+  each (unsigned k, Function function) const
+  {
+    const float *row = tile + k * TILE;
+    unsigned left = columns;
+#pragma unroll
+    for (int j = H - 1; j >= 0; j--) {
+      if (left == 0) { /* fewer columns than taps: one more entry back */
+        row -= stride;
+        left = columns;
+      }
+      left--;
+      function (j, row + left);
+    }
+  }
+};
 
 /* Without a branch (one would serialise the lanes of every epilogue), and
  * keeping NaN. */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "frame.h"
+#include "../engine/backend.h"
 
 #include <string.h>
 
@@ -78,16 +79,32 @@ get_tiles (guint times)
   return (times + MIMI_CUDA_TILE - 1) / MIMI_CUDA_TILE;
 }
 
+/* Blocks of 16 positions from the oldest that the first of `length` positions
+ * sees up to the last of them, wherever a multiple of `step` the first is. */
+static guint
+count_blocks (const MimiNetwork *n, guint length, guint step)
+{
+  guint past = n->window - 1, blocks = 0, at;
+
+  for (at = 0; at < MIMI_CUDA_TILE; at += step)
+    blocks = MAX (blocks,
+        (at + length - 1) / MIMI_CUDA_TILE + 1 +
+            (past > at ? (past - at + MIMI_CUDA_TILE - 1) / MIMI_CUDA_TILE
+                       : 0));
+  return blocks;
+}
+
 /* Two copies of every history: see common.cuh. */
 static void
 lay_out_state (MimiCudaFrame *self)
 {
   const MimiNetwork *n = self->network;
   guint *length = &self->state_length, i;
+  guint queries = MIN (MIMI_CUDA_QUERIES, n->upsample);
 
-  /* The oldest position that the first of a frame sees, up to the newest of
-   * all, wherever the window begins in a block. */
-  self->ring_blocks = (n->window - 1 + MIMI_CUDA_TILE - 1) / MIMI_CUDA_TILE + 1;
+  self->window_blocks = count_blocks (n, queries, queries);
+  self->ring_blocks =
+      count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);
   self->front_history = take (length, 2 * n->width);
   self->rings = g_new (guint, n->layers);
   for (i = 0; i < n->layers; i++)

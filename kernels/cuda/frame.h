@@ -46,7 +46,7 @@ typedef struct {
   CUfunction kernels[MIMI_CUDA_N_KERNELS];
 
   /* A stream's state. */
-  guint ring_blocks;
+  guint ring_blocks, window_blocks; /* of a head; those that four queries see */
   guint front_history, first_history, last_history;
   guint *rings; /* of each layer: keys, then values */
   guint up_history[MIMI_MAX_STAGES], res_history[MIMI_MAX_STAGES];

@@ -50,23 +50,28 @@ stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
   }
   if (H == 0)
     ask_first ();
-  /* The past: the end of the tile before, or of the frame before; zeros
+  /* The past: what this launch has made of it, or else the history; zeros
    * complete the four columns that are read at once. */
   if (H > 0) {
     const unsigned k = min (k0 + lane, p.inputs - 1);
-    const float *from =
-        tile > 0 ? in - p.inputs * TILE + k * TILE + TILE - H
-                 : history_read (entry, p.history, p.inputs * H) + k * H;
-    const bool exists = k0 + lane < end && (tile > 0 || entry.frame > 0);
+    const Past before (
+        entry, in, tile, p.tiles, p.times, p.inputs, p.in_stride);
+    const float *kept =
+        history_read (entry, p.history, p.inputs * H) + k * H + before.reach;
 #pragma unroll
-    for (int j = 0; j < LEAD; j++)
-      past[j] = j < LEAD - H ? 0.0f : from[j - (LEAD - H)];
+    for (int j = 0; j < LEAD - H; j++)
+      past[j] = 0.0f;
+    before.each<H> (k, [&] (int j, const float *place) {
+      past[LEAD - H + j] = *(H - j <= before.reach ? place : kept + j);
+    });
     ask_first ();
 #pragma unroll
     for (int j = 0; j < LEAD; j++) {
-      if (PROLOGUE == ELU && tile > 0)
+      const bool made = LEAD - j <= before.reach;
+      if (PROLOGUE == ELU && made)
         past[j] = elu (past[j]);
-      x[lane * SLAB_STRIDE + PAST - LEAD + j] = exists ? past[j] : 0.0f;
+      x[lane * SLAB_STRIDE + PAST - LEAD + j] =
+          k0 + lane < end && (made || remembers (entry)) ? past[j] : 0.0f;
     }
   }
 #pragma unroll
@@ -136,9 +141,10 @@ gemm (const MimiGemmArgs &p)
       stage<Product::TAPS, PROLOGUE> (
           p, entry, in, tile, k0, end, mean, scale, x);
       __syncwarp ();
-      /* Whoever has a channel's last columns leaves them for the next frame,
+      /* Whoever has a channel's last columns leaves them for the next launch,
        * as the product saw them. */
-      if (H > 0 && blockIdx.x == 0 && tile == p.tiles - 1 && k0 + lane < end) {
+      if (H > 0 && blockIdx.x == 0 && tile == p.tiles - 1 && entry.ends &&
+          k0 + lane < end) {
         float *kept = history_write (entry, p.history, p.inputs * H);
 #pragma unroll
         for (int j = 0; j < H; j++)

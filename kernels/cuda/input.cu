@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * Two kernels, or from 9.0 on one (mimi_enter) of a cluster for each entry.
- * Either way each byte crosses the bus upwards once.
+ * Either way each byte crosses the bus upwards once, in the second once more where
+ * the next frame is in the same launch.
  */
 #include "cluster.cuh"
 #include "moments.cuh"
@@ -57,7 +58,7 @@ struct Front {
   static constexpr int N = 8, CHANNELS = N * WARPS;
   const MimiFrontArgs &p;
   const unsigned first, n; /* of its channels */
-  float weight[N], now[N], filter[N][2];
+  float weight[N], filter[N][2];
 
   /* Asks for all that does not depend on the entry. */
   __device__
@@ -73,7 +74,6 @@ struct Front {
       for (int j = 0; j < 2; j++)
         filter[i][j] = __ldg (p.upsample + (channel (i) * 2 + j) * p.times +
                               min (lane, p.times - 1));
-      now[i] = 0.0f;
     }
   }
 
@@ -90,7 +90,7 @@ struct Front {
   }
 
   __device__ void
-  project (const MimiEntry &entry, const float *vector)
+  project (const MimiEntry &entry, const float *vector, float (&to)[N]) const
   {
     const unsigned lane = threadIdx.x % 32;
     const float x = lane < p.length ? vector[lane] : 0.0f;
@@ -98,28 +98,29 @@ struct Front {
     if (entry.kind == MIMI_CUDA_EMBEDDING) {
 #pragma unroll
       for (int i = 0; i < N; i++)
-        now[i] = vector[channel (i)];
+        to[i] = vector[channel (i)];
       return;
     }
 #pragma unroll
     for (int i = 0; i < N; i++)
-      now[i] = weight[i] * x;
+      to[i] = weight[i] * x;
 #pragma unroll 4
     for (unsigned k = lane + 32; k < p.length; k += 32)
 #pragma unroll
       for (int i = 0; i < N; i++)
-        now[i] += __ldg (p.projection + channel (i) * p.length + k) * vector[k];
+        to[i] += __ldg (p.projection + channel (i) * p.length + k) * vector[k];
 #pragma unroll
     for (unsigned other = 16; other > 0; other >>= 1)
 #pragma unroll
       for (int i = 0; i < N; i++)
-        now[i] += __shfl_xor_sync (FULL_WARP, now[i], other);
+        to[i] += __shfl_xor_sync (FULL_WARP, to[i], other);
   }
 
-  /* values: [64 channels][17] of shared memory */
+  /* vector: of this frame; last: of the frame before, where the entry follows it
+   * (its projection is made again); values: [64 channels][17] of shared memory */
   __device__ void
   finish (const MimiEntry &entry, unsigned index, const float *vector,
-      float (*values)[TILE + 1])
+      const float *last, float (*values)[TILE + 1])
   {
     const unsigned lane = threadIdx.x % 32;
     const unsigned rows = 1u << p.slice_log2, slice0 = first >> p.slice_log2;
@@ -127,16 +128,20 @@ struct Front {
     float *kept = history_write (entry, p.history, p.width);
     float *out = p.out + (size_t)index * p.out_stride;
     float2 *moments = (float2 *)(p.moments + (size_t)index * p.out_stride);
-    float before[N];
+    float now[N], before[N];
 
+    if (entry.follows) {
+      project (entry, last, before);
+    } else {
 #pragma unroll
-    for (int i = 0; i < N; i++)
-      before[i] = entry.frame > 0 ? history[channel (i)] : 0.0f;
-    project (entry, vector);
+      for (int i = 0; i < N; i++)
+        before[i] = remembers (entry) ? history[channel (i)] : 0.0f;
+    }
+    project (entry, vector, now);
 #pragma unroll
     for (int i = 0; i < N; i++) {
       const float y = now[i] * filter[i][0] + before[i] * filter[i][1];
-      if (row (i) < n && lane == 0)
+      if (row (i) < n && lane == 0 && entry.ends)
         kept[channel (i)] = now[i];
       if (row (i) < n && lane < p.times)
         out[channel (i) * TILE + lane] = y;
@@ -200,12 +205,14 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
   Front front (p, blockIdx.x << p.slice_log2, 1u << p.slice_log2);
   wait_for_inputs ();
   const MimiEntry entry = p.entries[blockIdx.y];
+  const float *vector = p.vector + (size_t)blockIdx.y * p.vector_stride;
   if (entry.state != 0)
-    front.finish (entry, blockIdx.y,
-        p.vector + (size_t)blockIdx.y * p.vector_stride, values);
+    front.finish (entry, blockIdx.y, vector, vector - p.vector_stride, values);
 }
 
-/* The first block of the cluster fetches entry and row, and shares them out.
+/* The first block of the cluster fetches entry and row, and shares them out; and
+ * where the entry follows another, that one's row too, though it crosses the bus
+ * again: another cluster has it, and waiting for that one would be a launch more.
  * Grid: (8, entries); a cluster an entry. */
 extern "C" __global__ void
 __launch_bounds__ (MIMI_CUDA_THREADS)
@@ -214,7 +221,8 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
 #if __CUDA_ARCH__ >= 900
   __shared__ __align__ (16) unsigned received[ENTRY_WORDS];
   __shared__ float values[Front::CHANNELS][TILE + 1];
-  extern __shared__ __align__ (16) float vector[]; /* then the row */
+  /* The vector, then the row, then the same of the frame before. */
+  extern __shared__ __align__ (16) float vector[];
 
   const MimiInputArgs &p = args.input;
   const unsigned rank = blockIdx.x, index = blockIdx.y, tid = threadIdx.x;
@@ -228,6 +236,8 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
       Front::CHANNELS);
   const float std = first_of (p.std, p.latent);
   const float mean = first_of (p.mean, p.latent);
+  float *last = vector + p.vector_stride + p.row_bytes / 4;
+  unsigned *last_row = (unsigned *)(last + p.vector_stride);
   if (rank == 0) {
     /* The row's kind is in the entry. The only row of a step is asked for before
      * that is known, as one of the usual kind: the bus takes a microsecond each
@@ -258,10 +268,14 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
     if (tid >= 32 && tid - 32 < min (usual, words))
       for (unsigned other = 0; other < MIMI_CUDA_RANKS; other++)
         store_remote (remote (row + tid - 32, other), __uint_as_float (word));
-    for (unsigned i = usual + tid; i < words; i += MIMI_CUDA_THREADS) {
-      word = from_row[i];
+    /* Both at once: they are of one kind. */
+    const unsigned all = entry.follows ? 2 * words : words;
+    for (unsigned i = usual + tid; i < all; i += MIMI_CUDA_THREADS) {
+      const bool older = i >= words;
+      unsigned *to = older ? last_row + i - words : row + i;
+      word = older ? (from_row - p.row_bytes / 4)[i - words] : from_row[i];
       for (unsigned other = 0; other < MIMI_CUDA_RANKS; other++)
-        store_remote (remote (row + i, other), __uint_as_float (word));
+        store_remote (remote (to, other), __uint_as_float (word));
     }
   } else {
     cluster_wait ();
@@ -273,14 +287,16 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
   if (entry.state == 0)
     return;
   make_vector (p, entry, row, vector, std, mean);
+  if (entry.follows)
+    make_vector (p, entry, last_row, last, std, mean);
   __syncthreads ();
   if (rank * Front::CHANNELS < args.front.width)
-    front.finish (entry, index, vector, values);
+    front.finish (entry, index, vector, last, values);
   for (unsigned first = (rank + MIMI_CUDA_RANKS) * Front::CHANNELS;
        first < args.front.width; first += MIMI_CUDA_RANKS * Front::CHANNELS) {
     __syncthreads ();
     Front (args.front, first, Front::CHANNELS)
-        .finish (entry, index, vector, values);
+        .finish (entry, index, vector, last, values);
   }
 #endif
 }

@@ -5,7 +5,8 @@
  * whose fields are frozen when a graph is captured: whatever changes from one
  * frame to the next is in a MimiEntry, which kernels read from memory.
  *
- * Words: an entry is one stream's place in a batch; a tile is 16 consecutive
+ * Words: an entry is one frame's place in a batch; entries side by side may be a
+ * run: consecutive frames of one stream, oldest first. A tile is 16 consecutive
  * times of one entry; activations are [tile][channel][16 times] everywhere.
  * A layer with fewer than 16 times a frame fills the first columns of its only
  * tile.
@@ -44,9 +45,12 @@ typedef struct {
   unsigned long long state; /* address of its state; 0: nobody sits here */
   unsigned long long frame; /* frames since its state was fresh */
   unsigned long long fade_in, fade_position; /* samples, see MimiStepItem */
-  unsigned int kind;                         /* MimiStepKind */
-  unsigned int n_codes;
-  unsigned int s16; /* PCM: 1 for S16, 0 for F32 */
+  unsigned short kind; /* MimiStepKind: one for a run, as n_codes is */
+  unsigned short n_codes;
+  unsigned short s16;     /* PCM: 1 for S16, 0 for F32 */
+  unsigned short follows; /* entries before this one that are of its run */
+  unsigned short ends; /* 1 for the last of its run, which writes histories */
+  unsigned short copy; /* of the histories, to be read: 0 or 1 */
   unsigned int reserved;
 } MimiEntry;
 
@@ -74,7 +78,7 @@ typedef struct {
   float *moments;          /* [entry][slice][16][2], see moments.cuh */
   unsigned int vector_stride, out_stride;
   unsigned int width, length, times, slice_log2;
-  unsigned int history; /* in the state, floats: [2 parities][width] */
+  unsigned int history; /* in the state, floats: [2 copies][width] */
 } MimiFrontArgs;
 
 /* Both at once. */
@@ -102,7 +106,7 @@ typedef struct {
   unsigned int part_rows;    /* inputs of each part */
   unsigned int subs_log2;    /* parts, over eight */
   unsigned int times, tiles; /* of the input, each frame */
-  unsigned int history;      /* in the state: [2 parities][inputs][taps - 1] */
+  unsigned int history;      /* in the state: [2 copies][inputs][taps - 1] */
   unsigned int rows_log2;    /* outputs a block: 8..64, or 16 or 32 */
   unsigned int split;        /* warps that share a tile: 8, or 1 */
   unsigned int slice_log2;   /* channels of a slice of moments */
@@ -124,7 +128,7 @@ typedef struct {
   unsigned int channels, hidden, tiles;
   unsigned int part_rows1, part_rows2;
   unsigned int ranks;   /* blocks of a cluster */
-  unsigned int history; /* in the state: [2 parities][channels][2] */
+  unsigned int history; /* in the state: [2 copies][channels][2] */
 } MimiResidualArgs;
 
 /* attention.cu: softmax (q k) v over the window. */
@@ -135,6 +139,7 @@ typedef struct {
   unsigned int stride;
   unsigned int heads, times, window;
   unsigned int ring, ring_blocks;
+  unsigned int window_blocks; /* that four queries can see, at most */
 } MimiAttentionArgs;
 
 /* output.cu: the last convolution, fade-in and the PCM the host asked for. */

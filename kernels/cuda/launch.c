@@ -305,14 +305,14 @@ launch_front (Launch *l)
   if (f->spread) {
     MimiEnterArgs both = { input, front };
 
-    /* The vector, in shared memory, and then the row. */
+    /* The vector, in shared memory, then the row, and both once more. */
     both.input.vector_stride = divide_up (length, 4) * 4;
     /* A larger batch may have empty places. */
     if (entries == 1 && !n->codebooks)
       both.input.usual_bytes = MIN (n->latent_dim * sizeof (gfloat), 896);
     return launch (l, MIMI_CUDA_ENTER,
         (Shape){ MIMI_CUDA_RANKS, entries, 1, MIMI_CUDA_RANKS,
-            both.input.vector_stride * sizeof (gfloat) + f->row_bytes },
+            2 * (both.input.vector_stride * sizeof (gfloat) + f->row_bytes) },
         &both);
   }
   return launch (l, MIMI_CUDA_INPUT, (Shape){ entries, 1, 1 }, &input) &&
@@ -328,7 +328,7 @@ launch_attention (Launch *l, MimiAttentionArgs *args)
     l->batch->entries };
   /* See Window in attention.cu. */
   guint staged =
-      args->ring_blocks * (2 * dim + 2) * MIMI_CUDA_TILE * sizeof (gfloat);
+      args->window_blocks * (2 * dim + 2) * MIMI_CUDA_TILE * sizeof (gfloat);
 
   if (!f->spread || staged + ATTENTION_SHARED > (guint)f->shared ||
       shape.x * shape.y * shape.z > (guint)f->processors)
@@ -382,6 +382,7 @@ launch_layer (Launch *l, guint i)
     .window = n->window,
     .ring = f->rings[i],
     .ring_blocks = f->ring_blocks,
+    .window_blocks = f->window_blocks,
   };
 
   qkv.norm = address (w->norm1);

@@ -32,14 +32,18 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
   unsigned stride[LAST_TAPS];
   bool exists[LAST_TAPS];
 
-  /* Each tap's sample of channel 0, and how far it is to the next one's. */
+  /* Each tap's sample of channel 0, and how far it is to the next one's. Before
+   * the frame's first it is one of the frame before, here or in the state. */
 #pragma unroll
   for (int tap = 0; tap < LAST_TAPS; tap++) {
-    const int t = sample - (LAST_TAPS - 1 - tap);
-    from[tap] = t >= 0 ? in + t / TILE * p.inputs * TILE + t % TILE
-                       : old + LAST_TAPS - 1 + t;
-    stride[tap] = t >= 0 ? TILE : LAST_TAPS - 1;
-    exists[tap] = t >= 0 || entry.frame > 0;
+    int t = sample - (LAST_TAPS - 1 - tap);
+    const bool made = t >= 0 || entry.follows > 0;
+    const float *frame = t >= 0 ? in : in - p.in_stride;
+    const float *kept = old + LAST_TAPS - 1 + t;
+    t = t >= 0 ? t : t + SAMPLES;
+    from[tap] = made ? frame + t / TILE * p.inputs * TILE + t % TILE : kept;
+    stride[tap] = made ? TILE : LAST_TAPS - 1;
+    exists[tap] = made || remembers (entry);
   }
 #pragma unroll
   for (unsigned j = 0; j < THREAD_PARTS; j++) {
@@ -67,8 +71,8 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
   }
   __syncthreads ();
 
-  /* The last columns are the memory of the next frame. */
-  if (blockIdx.x == gridDim.x - 1) {
+  /* The last columns are the memory of the next launch. */
+  if (blockIdx.x == gridDim.x - 1 && entry.ends) {
     float *kept = history_write (entry, p.history, length);
     const float *last = in + (SAMPLES / TILE - 1) * p.inputs * TILE;
     for (unsigned i = threadIdx.x; i < length; i += MIMI_CUDA_THREADS)

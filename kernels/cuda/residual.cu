@@ -42,8 +42,11 @@ residual (const MimiResidualArgs &p)
   const unsigned row = threadIdx.x / TILE, t = threadIdx.x % TILE;
   float bias1 = __ldg (p.bias1 + min (rank * 16 + row, p.hidden - 1));
   const MimiEntry entry = p.entries[index];
-  if (tile == 0 && entry.state != 0)
-    stage_history<H> (entry, p.history, p.channels, 0, n_channels, x);
+  const float *in =
+      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
+  const Past past (entry, in, tile, p.tiles, TILE, p.channels, p.stride);
+  if (entry.state != 0)
+    stage_history<H> (entry, past, p.history, p.channels, 0, n_channels, x);
 
   hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
   wait_for_inputs ();
@@ -51,16 +54,12 @@ residual (const MimiResidualArgs &p)
     cluster_wait ();
     return;
   }
-  const float *in =
-      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
   float *out =
       p.out + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
   bool overflow = false;
   Staged staged;
   staged.load (in, p.channels, 0, n_channels);
-  if (tile > 0)
-    stage_past<H, true> (
-        in - (size_t)p.channels * TILE, p.channels, 0, n_channels, x);
+  stage_past<H, true> (past, p.channels, 0, n_channels, x);
   for (unsigned from = 0;;) {
     staged.apply_elu (n_channels - from);
     staged.store (x, p.channels, 0, n_channels, from);

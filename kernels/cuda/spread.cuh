@@ -89,8 +89,10 @@ spread (const MimiGemmArgs &p)
   Staged staged;
   if (PROLOGUE == NORM)
     staged.load_norm (p.norm, p.inputs, channel0, n_channels);
-  if (H > 0 && tile == 0 && entry.state != 0)
-    stage_history<H> (entry, p.history, p.inputs, channel0, n_channels, x);
+  const Past past (entry, in, tile, p.tiles, p.times, p.inputs, p.in_stride);
+  if (H > 0 && entry.state != 0)
+    stage_history<H> (
+        entry, past, p.history, p.inputs, channel0, n_channels, x);
 
   hold (product.mix (), p.n_entries == 0, p.status);
   wait_for_inputs ();
@@ -102,9 +104,8 @@ spread (const MimiGemmArgs &p)
   if (EPILOGUE == RESIDUAL)
     old[0] = *place[0].to;
   staged.load (in, p.inputs, channel0, n_channels);
-  if (H > 0 && tile > 0)
-    stage_past<H, false> (
-        in - (size_t)p.inputs * TILE, p.inputs, channel0, n_channels, x);
+  if (H > 0)
+    stage_past<H, false> (past, p.inputs, channel0, n_channels, x);
   float mean[4], scale[4];
   if (PROLOGUE == NORM)
     join_moments<8> ((const float2 *)(p.moments + (size_t)index * p.in_stride),

@@ -100,45 +100,53 @@ struct Staged {
   }
 };
 
-/* The H columns before a frame, out of the state. */
+/* Of the H columns before a tile those that are in the state. No kernel of this
+ * launch writes them: this is done before the wait. */
 template <int H>
 static __device__ void
-stage_history (const MimiEntry &entry, unsigned history, unsigned inputs,
-    unsigned first, unsigned n, float *x)
+stage_history (const MimiEntry &entry, const Past &past, unsigned history,
+    unsigned inputs, unsigned first, unsigned n, float *x)
 {
+  if (past.reach >= H)
+    return;
   const float *kept = history_read (entry, history, inputs * H);
   for (unsigned k = threadIdx.x; k < n; k += MIMI_CUDA_THREADS) {
-    const bool exists = first + k < inputs && entry.frame > 0;
+    const bool exists = first + k < inputs && remembers (entry);
 #pragma unroll
     for (int j = 0; j < H; j++)
-      x[k * STAGED_STRIDE + STAGED_PAST - H + j] =
-          exists ? kept[(first + k) * H + j] : 0.0f;
+      if (j + past.reach < H)
+        x[k * STAGED_STRIDE + STAGED_PAST - H + j] =
+            exists ? kept[(first + k) * H + j + past.reach] : 0.0f;
   }
 }
 
-/* The H columns before a tile, out of the tile before. */
+/* And those that this launch has made. */
 template <int H, bool APPLY_ELU>
 static __device__ void
 stage_past (
-    const float *before, unsigned inputs, unsigned first, unsigned n, float *x)
+    const Past &past, unsigned inputs, unsigned first, unsigned n, float *x)
 {
+  if (past.reach == 0)
+    return;
   for (unsigned k = threadIdx.x; k < n; k += MIMI_CUDA_THREADS)
-#pragma unroll
-    for (int j = 0; j < H; j++) {
-      const unsigned c = min (first + k, inputs - 1);
-      const float past = before[c * TILE + TILE - H + j];
-      x[k * STAGED_STRIDE + STAGED_PAST - H + j] = first + k >= inputs ? 0.0f
-                                                   : APPLY_ELU ? elu (past)
-                                                               : past;
-    }
+    past.each<H> (min (first + k, inputs - 1), [&] (int j, const float *place) {
+      if (H - j <= past.reach) {
+        const float v = *place;
+        x[k * STAGED_STRIDE + STAGED_PAST - H + j] = first + k >= inputs ? 0.0f
+                                                     : APPLY_ELU ? elu (v)
+                                                                 : v;
+      }
+    });
 }
 
-/* Leaves the last H of `columns` for the next frame, as the product saw them. */
+/* Leaves the last H of `columns` for the next launch, as the product saw them. */
 template <int H>
 static __device__ void
 keep_history (const MimiEntry &entry, unsigned history, unsigned inputs,
     unsigned first, unsigned n, unsigned columns, const float *x)
 {
+  if (!entry.ends)
+    return;
   float *kept = history_write (entry, history, inputs * H);
   for (unsigned k = threadIdx.x; k < n && first + k < inputs;
        k += MIMI_CUDA_THREADS)

@@ -10,6 +10,7 @@ typedef struct {
   const MimiCudaFrame *frame;
   gfloat *own, *values;
   guint64 frames;
+  guint copy;
   gboolean read;
 } Move;
 
@@ -27,7 +28,7 @@ static void
 move_history (
     const Move *m, guint history, gsize at, guint channels, guint times)
 {
-  gsize own = history + (m->frames & 1) * channels * times;
+  gsize own = history + (gsize)m->copy * channels * times;
   guint c, t;
 
   for (c = 0; c < channels; c++)
@@ -94,18 +95,18 @@ move_all (const Move *m)
 
 void
 mimi_cuda_state_read (const MimiCudaFrame *frame, const gfloat *own,
-    guint64 frames, gfloat *values)
+    guint64 frames, guint copy, gfloat *values)
 {
-  Move m = { frame, (gfloat *)own, values, frames, TRUE };
+  Move m = { frame, (gfloat *)own, values, frames, copy, TRUE };
 
   move_all (&m);
 }
 
 void
 mimi_cuda_state_write (const MimiCudaFrame *frame, gfloat *own, guint64 frames,
-    const gfloat *values)
+    guint copy, const gfloat *values)
 {
-  Move m = { frame, own, (gfloat *)values, frames, FALSE };
+  Move m = { frame, own, (gfloat *)values, frames, copy, FALSE };
 
   memset (own, 0, frame->state_length * sizeof *own);
   move_all (&m);

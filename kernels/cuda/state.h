@@ -7,11 +7,11 @@
 
 G_BEGIN_DECLS
 
-/* own: a copy of a slot's state, frame->state_length floats, as the frame with
- * number `frames` finds it. */
+/* own: a slot's state, frame->state_length floats, as the frame with number
+ * `frames` finds it; copy: of the histories, that it reads. */
 void mimi_cuda_state_read (const MimiCudaFrame *frame, const gfloat *own,
-    guint64 frames, gfloat *values);
+    guint64 frames, guint copy, gfloat *values);
 void mimi_cuda_state_write (const MimiCudaFrame *frame, gfloat *own,
-    guint64 frames, const gfloat *values);
+    guint64 frames, guint copy, const gfloat *values);
 
 G_END_DECLS

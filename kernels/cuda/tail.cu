@@ -3,7 +3,8 @@
  *
  * A block makes the 16 samples of a tile, all of it by itself. The last
  * convolution looks back two samples: the block computes the eight columns
- * before its own again, or takes the two out of the state.
+ * before its own again, be they of the frame before, or takes the two out of the
+ * state.
  *
  * Arrays are [channel][40]: 16 columns of the past, of which the last 10 are
  * used, and 16 of now; 40 is 8 modulo 32, so 8 columns of 4 channels are in 32
@@ -67,7 +68,11 @@ tail (const MimiTailArgs &args)
   constexpr int LOADS = CHANNELS_MOST * 8 / MIMI_CUDA_THREADS;
   const MimiEntry entry = p.entries[index];
   const unsigned length = o.inputs * L, piece = tid % 8;
-  const bool continued = tile == 0 && entry.state != 0 && entry.frame > 0;
+  const float *in =
+      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
+  const Past made (entry, in, tile, SAMPLES / TILE, TILE, p.channels, p.stride);
+  const bool continued =
+      made.reach == 0 && entry.state != 0 && remembers (entry);
   float2 past[LOADS] = {};
   float past_last = 0.0f;
   if (continued && piece == 3)
@@ -88,10 +93,8 @@ tail (const MimiTailArgs &args)
 
   bool overflow = tid == 0 && p.status[index] != 0;
   /* x: the tile, and 16 columns before it, in pieces of four columns. */
-  const float *in =
-      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
-  const float *before = tile > 0 ? in - (size_t)p.channels * TILE : in;
-  const float *from = (piece < 4 ? before : in) + piece % 4 * 4;
+  const float *from =
+      (piece < 4 && made.reach > 0 ? made.tile : in) + piece % 4 * 4;
   float4 loaded[LOADS];
 #pragma unroll
   for (int i = 0; i < LOADS; i++)
@@ -105,14 +108,15 @@ tail (const MimiTailArgs &args)
     *(float4 *)&s.raw[c][piece * 4] = loaded[i];
     float4 x = make_float4 (elu (loaded[i].x), elu (loaded[i].y),
         elu (loaded[i].z), elu (loaded[i].w));
-    if (tile == 0 && piece < 4)
+    if (made.reach == 0 && piece < 4)
       x = make_float4 (0, 0, past[i].x, past[i].y);
     if (c >= p.channels)
       x = make_float4 (0, 0, 0, 0);
     *(float4 *)&s.x[c][piece * 4] = x;
   }
   __syncthreads ();
-  if (tile == SAMPLES / TILE - 1)
+  const bool ends = tile == SAMPLES / TILE - 1 && entry.ends;
+  if (ends)
     for (unsigned i = tid; i < p.channels * H; i += MIMI_CUDA_THREADS)
       history_write (entry, p.history, p.channels * H)[i] =
           s.x[i / H][TAIL_PAST + TILE - H + i % H];
@@ -144,13 +148,13 @@ tail (const MimiTailArgs &args)
               s.bias2[min (n, p.channels - 1)];
     overflow |= overflows (y);
     y = elu (y);
-    if (tile > 0 || t >= 8)
+    if (made.reach > 0 || t >= 8)
       s.x[n][FIRST + t] = y;
   }
-  if (tile == 0 && tid < length)
+  if (made.reach == 0 && tid < length)
     s.x[tid / L][TAIL_PAST - L + tid % L] = past_last;
   __syncthreads ();
-  if (tile == SAMPLES / TILE - 1)
+  if (ends)
     for (unsigned i = tid; i < length; i += MIMI_CUDA_THREADS)
       history_write (entry, o.history, length)[i] =
           s.x[i / L][TAIL_PAST + TILE - L + i % L];

@@ -15,6 +15,11 @@ typedef enum {
   MIMI_STEP_CODES       /* codes[n_codes], each in 0..codebook_size-1 */
 } MimiStepKind;
 
+/* So many frames of one stream can go through a backend's layers side by side:
+ * consecutive ones, a run. Each more costs every stream memory, and gains less
+ * than the one before. */
+#define MIMI_LONGEST_RUN 8
+
 /* One frame of one stream. */
 typedef struct {
   gpointer slot;  /* of slot_new() */
@@ -30,7 +35,9 @@ typedef struct {
   guint64 position; /* samples of this utterance before this frame */
 
   gboolean finite; /* out: FALSE if NaN or Inf turned up on the way; PCM and
-                      state are then worthless */
+                      state are then worthless, and so are those of the slot's
+                      items that follow, up to one that starts from zero */
+  gboolean taken;  /* the backend's own */
 } MimiStepItem;
 
 typedef struct _MimiBackendOps {
@@ -44,10 +51,11 @@ typedef struct _MimiBackendOps {
   void (*get_info) (gpointer self, MimiDecoderInfo *info);
   gpointer (*slot_new) (gpointer self, guint threads, GError **error);
   void (*slot_free) (gpointer self, gpointer slot);
-  /* One frame for each item; items name different slots. May be called by
-   * several threads at once as long as their slots differ. FALSE: the device
-   * failed and every later call will. In the steady state it neither
-   * allocates, locks nor enters the kernel (CPU, one thread). */
+  /* One frame for each item; those of one slot stand side by side and are its
+   * next frames, in order. May be called by several threads at once as long as
+   * their slots differ. FALSE: the device failed and every later call will. In
+   * the steady state it neither allocates, locks nor enters the kernel (CPU, one
+   * thread). */
   gboolean (*step) (
       gpointer self, MimiStepItem *items, guint n_items, GError **error);
   /* A slot's state in the order of engine/state.h, and back; `frames` were

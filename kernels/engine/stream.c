@@ -21,10 +21,12 @@ struct _MimiStream {
 
   gboolean fresh;   /* the next frame starts from zero */
   guint bad;        /* rows in a row that could not be decoded */
+  gboolean listed;  /* check_streams() has seen it */
   guint64 position; /* samples since then */
 
-  gfloat *values;
-  guint16 codes[MIMI_MAX_CODEBOOKS];
+  gfloat *values; /* [MIMI_LONGEST_RUN][values_length] */
+  guint values_length;
+  guint16 codes[MIMI_LONGEST_RUN][MIMI_MAX_CODEBOOKS];
   gfloat samples[MIMI_FRAME_SAMPLES]; /* for a caller that is not aligned */
   gchar reason[160];                  /* why a row is bad */
 
@@ -49,8 +51,9 @@ mimi_stream_new (MimiDecoder *decoder, guint threads, GError **error)
   stream->decoder = mimi_decoder_ref (decoder);
   stream->slot = slot;
   stream->fresh = TRUE;
-  stream->values =
-      g_new (gfloat, MAX (decoder->network.width, decoder->network.latent_dim));
+  stream->values_length =
+      MAX (decoder->network.width, decoder->network.latent_dim);
+  stream->values = g_new (gfloat, MIMI_LONGEST_RUN * stream->values_length);
   g_atomic_int_inc (&decoder->streams);
   return stream;
 }
@@ -185,27 +188,53 @@ get_frame_size (const MimiStream *stream)
          (stream->pcm == MIMI_PCM_S16 ? sizeof (gint16) : sizeof (gfloat));
 }
 
-/* Reads a row; what the backend is to do with a good one is in `item`. */
-static MimiRowState
-begin (MimiStream *stream, gconstpointer row, gpointer pcm, MimiStepItem *item)
-{
-  gboolean aligned = (guintptr)pcm % sizeof (gfloat) == 0;
+/* Rows of one stream that go through a step together: good ones, between them
+ * such as say "no token yet", and at the end perhaps a bad one. */
+typedef struct {
+  MimiStream *stream;
+  guint n, good;
+  MimiRowState states[MIMI_LONGEST_RUN];
+  gpointer pcm[MIMI_LONGEST_RUN];
+  MimiStepItem *items; /* of the good ones */
+} Run;
 
-  *item = (MimiStepItem){
-    .slot = stream->slot,
-    .reset = stream->fresh,
-    .kind = stream->kind,
-    .values = stream->values,
-    .codes = stream->codes,
-    .n_codes = stream->kind == MIMI_STEP_CODES ? stream->rows.length : 0,
-    .pcm = aligned ? pcm : (gpointer)stream->samples,
-    .format = stream->pcm,
-    .fade_in = stream->fade_in,
-    .position = stream->position,
-    .finite = TRUE,
-  };
-  return mimi_rows_read (&stream->rows, &stream->decoder->network, row,
-      stream->values, stream->codes, stream->reason, sizeof stream->reason);
+/* Adds a row if there is room for it; `items` must have it too. */
+static gboolean
+run_add (Run *run, gconstpointer row, gpointer pcm)
+{
+  MimiStream *stream = run->stream;
+  gfloat *values = stream->values + run->good * stream->values_length;
+  guint16 *codes = stream->codes[run->good];
+  gboolean aligned = (guintptr)pcm % sizeof (gfloat) == 0;
+  MimiRowState state;
+
+  if (run->n == MIMI_LONGEST_RUN ||
+      (run->n > 0 && run->states[run->n - 1] == MIMI_ROW_BAD))
+    return FALSE;
+  /* There is one frame's room for callers that are not aligned. */
+  if (run->good > 0 &&
+      (!aligned || run->items[run->good - 1].pcm == stream->samples))
+    return FALSE;
+  state = mimi_rows_read (&stream->rows, &stream->decoder->network, row, values,
+      codes, stream->reason, sizeof stream->reason);
+  if (state == MIMI_ROW_GOOD)
+    run->items[run->good] = (MimiStepItem){
+      .slot = stream->slot,
+      .reset = stream->fresh && run->good == 0,
+      .kind = stream->kind,
+      .values = values,
+      .codes = codes,
+      .n_codes = stream->kind == MIMI_STEP_CODES ? stream->rows.length : 0,
+      .pcm = aligned ? pcm : (gpointer)stream->samples,
+      .format = stream->pcm,
+      .fade_in = stream->fade_in,
+      .position = stream->position + run->good * (guint64)MIMI_FRAME_SAMPLES,
+      .finite = TRUE,
+    };
+  run->good += state == MIMI_ROW_GOOD;
+  run->pcm[run->n] = pcm;
+  run->states[run->n++] = state;
+  return TRUE;
 }
 
 static gboolean
@@ -214,6 +243,8 @@ step (MimiDecoder *decoder, MimiStepItem *items, guint n, guint64 *ns,
 {
   guint64 start = now ();
 
+  if (n == 0)
+    return TRUE;
   if (!decoder->ops->step (decoder->backend, items, n, error)) {
     mimi_decoder_retire (decoder);
     return FALSE;
@@ -222,42 +253,65 @@ step (MimiDecoder *decoder, MimiStepItem *items, guint n, guint64 *ns,
   return TRUE;
 }
 
-/* The other end of begin(), and of step() where the row was a good one. */
-static void
-finish (MimiStream *stream, MimiRowState state, const MimiStepItem *item,
-    guint64 ns, gpointer pcm, MimiResult *result)
+/* A frame that was decoded, in `ns` nanoseconds, or silence: FALSE. */
+static gboolean
+finish (MimiStream *stream, const MimiStepItem *item, guint64 ns, gpointer pcm,
+    MimiResult *result)
 {
   gsize frame_size = get_frame_size (stream);
+  gboolean good = item && item->finite;
 
-  if (state == MIMI_ROW_EMPTY) {
-    COUNT (&stream->skipped);
-    result->skipped++;
-    return;
-  }
-  if (state == MIMI_ROW_GOOD) {
+  if (item) {
     mimi_times_add (&stream->times, ns);
     stream->fresh = FALSE;
     stream->position += MIMI_FRAME_SAMPLES;
-    if (!item->finite)
+    if (!good)
       g_snprintf (stream->reason, sizeof stream->reason,
           "the network overflows, its values are too large");
   }
-  if (state == MIMI_ROW_BAD || !item->finite) {
+  if (good) {
+    stream->bad = 0;
+    if (item->pcm != pcm)
+      memcpy (pcm, item->pcm, frame_size);
+  } else {
     if (result->concealed++ == 0)
       g_snprintf (result->reason, sizeof result->reason,
           "frame %" G_GUINT64_FORMAT ": %s", stream->frames, stream->reason);
     result->runs += stream->bad++ == 0;
     result->longest = MAX (result->longest, stream->bad);
     COUNT (&stream->concealed);
-    memset (item->pcm, 0, frame_size);
+    memset (pcm, 0, frame_size);
     start_afresh (stream);
-  } else {
-    stream->bad = 0;
   }
-  if (item->pcm != pcm)
-    memcpy (pcm, item->pcm, frame_size);
   COUNT (&stream->frames);
   result->written++;
+  return good;
+}
+
+/* After the step, which took `ns` nanoseconds. Row i's result is results[i *
+ * apart]. Returns how many rows are done with: what follows a frame that could not
+ * be decoded has to be decoded again, from a fresh state. */
+static guint
+run_finish (Run *run, guint64 ns, MimiResult *results, guint apart)
+{
+  MimiStream *stream = run->stream;
+  const MimiStepItem *item = run->items;
+  guint i;
+
+  ns /= MAX (run->good, 1);
+  for (i = 0; i < run->n; i++) {
+    MimiResult *result = results + i * apart;
+
+    if (run->states[i] == MIMI_ROW_EMPTY) {
+      COUNT (&stream->skipped);
+      result->skipped++;
+    } else if (run->states[i] == MIMI_ROW_BAD) {
+      finish (stream, NULL, 0, run->pcm[i], result);
+    } else if (!finish (stream, item++, ns, run->pcm[i], result)) {
+      return i + 1;
+    }
+  }
+  return run->n;
 }
 
 static gboolean
@@ -275,25 +329,58 @@ mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
     gpointer pcm, MimiResult *result, GError **error)
 {
   gsize row_size, frame_size = get_frame_size (stream);
-  guint i;
+  const guint8 *row = rows;
+  guint done = 0;
 
   memset (result, 0, sizeof *result);
   if (!check_rows (stream, error))
     return FALSE;
   row_size = mimi_rows_get_size (&stream->rows);
 
-  for (i = 0; i < n; i++) {
+  while (done < n) {
+    MimiStepItem items[MIMI_LONGEST_RUN];
+    Run run = { .stream = stream, .items = items };
     guint8 *out = (guint8 *)pcm + result->written * frame_size;
-    MimiStepItem item;
     guint64 ns = 0;
-    MimiRowState state =
-        begin (stream, (const guint8 *)rows + i * row_size, out, &item);
 
-    if (state == MIMI_ROW_GOOD && !step (stream->decoder, &item, 1, &ns, error))
+    while (done + run.n < n && run_add (&run, row + (done + run.n) * row_size,
+                                   out + run.good * frame_size))
+      ;
+    if (!step (stream->decoder, items, run.good, &ns, error))
       return FALSE;
-    finish (stream, state, &item, ns, out, result);
+    done += run_finish (&run, ns, result, 0);
   }
   return TRUE;
+}
+
+/* They have one decoder and formats, and each stands in one place. */
+static gboolean
+check_streams (MimiStream *const *streams, guint n, GError **error)
+{
+  gboolean good = TRUE;
+  guint i, looked;
+
+  for (i = 0; i < n && good; i++) {
+    MimiStream *stream = streams[i];
+
+    good = FALSE;
+    if (stream->decoder != streams[0]->decoder)
+      g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+          "streams %u and 0 have different decoders: only those of one can be "
+          "decoded together",
+          i);
+    else if (stream->listed && stream != streams[i - 1])
+      g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+          "stream %u is also further up: rows of one have to stand side by "
+          "side",
+          i);
+    else
+      good = check_rows (stream, error);
+    stream->listed = TRUE;
+  }
+  for (looked = i, i = 0; i < looked; i++)
+    streams[i]->listed = FALSE;
+  return good;
 }
 
 gboolean
@@ -302,42 +389,46 @@ mimi_streams_decode (MimiStream *const *streams, guint n,
     GError **error)
 {
   MimiStepItem *items;
-  MimiRowState *states;
-  guint64 ns = 0;
-  guint i, good = 0;
+  Run *runs;
+  guint *next; /* of each stream, the first of its rows that is not done */
+  guint i, good, left = n;
   gboolean ok = TRUE;
 
   if (n == 0)
     return TRUE;
   memset (results, 0, n * sizeof *results);
-  for (i = 0; i < n; i++) {
-    if (streams[i]->decoder != streams[0]->decoder) {
-      g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
-          "streams %u and 0 have different decoders: only those of one can be "
-          "decoded together",
-          i);
-      return FALSE;
-    }
-    if (!check_rows (streams[i], error))
-      return FALSE;
-  }
+  if (!check_streams (streams, n, error))
+    return FALSE;
 
-  /* Good rows' items lie side by side in front; a stream whose row is not one
-   * has its item, with the address of its PCM, at the back. */
-  items = g_new (MimiStepItem, 2 * n);
-  states = g_new (MimiRowState, n);
-  for (i = 0; i < n; i++) {
-    states[i] = begin (streams[i], rows[i], pcm[i], &items[n + i]);
-    if (states[i] == MIMI_ROW_GOOD)
-      items[good++] = items[n + i];
-  }
-  if (good > 0)
+  items = g_new (MimiStepItem, n);
+  runs = g_new (Run, n);
+  next = g_new0 (guint, n);
+  while (left > 0 && ok) {
+    guint64 ns = 0;
+    guint r = 0, end;
+
+    /* runs[r], next[r]: of the r-th stream */
+    for (i = 0, good = 0; i < n; i = end, r++) {
+      Run *run = &runs[r];
+
+      *run = (Run){ .stream = streams[i], .items = items + good };
+      for (end = i; end < n && streams[end] == streams[i]; end++)
+        if (end == i + next[r] + run->n)
+          run_add (run, rows[end], pcm[end]);
+      good += run->good;
+    }
     ok = step (streams[0]->decoder, items, good, &ns, error);
-  for (i = 0, good = 0; i < n && ok; i++)
-    finish (streams[i], states[i],
-        states[i] == MIMI_ROW_GOOD ? &items[good++] : &items[n + i], ns, pcm[i],
-        &results[i]);
-  g_free (states);
+    for (i = 0, r = 0; i < n && ok; i = end, r++) {
+      guint done = run_finish (&runs[r], ns, results + i + next[r], 1);
+
+      next[r] += done;
+      left -= done;
+      for (end = i; end < n && streams[end] == streams[i]; end++)
+        ;
+    }
+  }
+  g_free (next);
+  g_free (runs);
   g_free (items);
   return ok;
 }

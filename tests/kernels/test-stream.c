@@ -272,22 +272,25 @@ test_refused (void)
   g_free (path);
 }
 
-/* A device that fails is given to nobody else. */
+/* A device that fails is given to nobody else; what it did before is there. */
 static void
 test_device (void)
 {
-  static const gfloat values[] = { 1, 666, 2 };
+  static const gfloat values[MIMI_LONGEST_RUN + 2] = { 1,
+    [MIMI_LONGEST_RUN + 1] = 666 };
+  guint n = G_N_ELEMENTS (values);
   gchar *path = checkpoint_path ("tiny-pocket");
   MimiStream *stream = stream_new ("tiny-pocket", latents);
   MimiDecoder *old = notes_get_decoder (path, NULL), *new;
-  gfloat *rows = make_rows (values, 3);
-  gint16 *pcm = g_new (gint16, 3 * MIMI_FRAME_SAMPLES);
+  gfloat *rows = make_rows (values, n);
+  gint16 *pcm = g_new (gint16, n * MIMI_FRAME_SAMPLES);
   MimiResult result;
   GError *error = NULL;
 
-  g_assert_false (mimi_stream_decode (stream, rows, 3, pcm, &result, &error));
+  g_assert_false (mimi_stream_decode (stream, rows, n, pcm, &result, &error));
   error_assert (error, MIMI_ERROR_DEVICE, "it burns", NULL);
-  g_assert_cmpuint (result.written, ==, 1);
+  g_assert_cmpuint (result.written, ==, MIMI_LONGEST_RUN);
+  assert_frame (pcm, 0, 1);
   new = notes_get_decoder (path, NULL);
   g_assert_true (new != old);
   mimi_decoder_unref (old);
