@@ -17,6 +17,8 @@ typedef struct {
 /* work.c: multiply-adds of one frame, times two, by the shapes alone; attention
  * counts the positions of the window, not what a kernel touches beside them. */
 guint64 bench_count_flops (const MimiNetwork *net, guint codebooks);
+/* The weights that they are multiplied with. */
+guint64 bench_count_weights (const MimiNetwork *net, guint codebooks);
 /* The least of `values` that a share q of them does not exceed; sorts them. */
 gdouble bench_quantile (gdouble *values, guint n, gdouble q);
 

@@ -53,6 +53,18 @@ bench_count_flops (const MimiNetwork *net, guint codebooks)
   return 2 * sum;
 }
 
+guint64
+bench_count_weights (const MimiNetwork *net, guint codebooks)
+{
+  Work work[MAX_WORK];
+  guint n = list_work (net, codebooks, work);
+  guint64 sum = 0;
+
+  for (guint i = 0; i < n; i++)
+    sum += work[i].weights;
+  return sum;
+}
+
 static gint
 compare (gconstpointer a, gconstpointer b)
 {

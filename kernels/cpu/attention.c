@@ -33,6 +33,7 @@ rotate (gfloat *x, const gfloat *cosines, const gfloat *sines, guint pairs)
 typedef struct {
   const gfloat *keys, *values; /* [block][dim][16] */
   guint dim, blocks, first, n;
+  const gfloat *next_keys; /* the head's that comes next, or NULL */
 } Ring;
 
 /* The block after this one; no division, of which there would be thousands. */
@@ -42,17 +43,19 @@ next_block (const Ring *ring, guint block)
   return block + 1 == ring->blocks ? 0 : block + 1;
 }
 
-/* Queries of which the first is at q times the keys of `count` blocks. */
+/* Queries of which the first is at q times the keys of `count` blocks. Asks
+ * for the values of these, which are not read in order. */
 INLINE guint
 score (const Ring *ring, guint block, guint count, guint queries,
     const gfloat *q, gsize q_stride, gfloat scale, gfloat *weights)
 {
   vf acc[AT_ONCE][QUERIES][VG] = { { { { 0 } } } };
-  const gfloat *keys[AT_ONCE];
+  const gfloat *keys[AT_ONCE], *values[AT_ONCE];
 
   UNROLL for (guint b = 0; b < count; b++)
   {
     keys[b] = ring->keys + (gsize)block * ring->dim * 16;
+    values[b] = ring->values + (gsize)block * ring->dim * 16;
     block = next_block (ring, block);
   }
   for (guint d = 0; d < ring->dim; d++)
@@ -61,8 +64,12 @@ score (const Ring *ring, guint block, guint count, guint queries,
       vf qv = v_set1 (q[t * q_stride + d]);
 
       UNROLL for (guint b = 0; b < count; b++)
-          UNROLL for (guint v = 0; v < VG; v++) acc[b][t][v] =
-              v_fma (qv, v_load (keys[b] + d * 16 + v * VL), acc[b][t][v]);
+      {
+        if (t == 0)
+          __builtin_prefetch (values[b] + d * 16, 0, 2);
+        UNROLL for (guint v = 0; v < VG; v++) acc[b][t][v] =
+            v_fma (qv, v_load (keys[b] + d * 16 + v * VL), acc[b][t][v]);
+      }
     }
   UNROLL for (guint t = 0; t < queries; t++)
       UNROLL for (guint b = 0; b < count; b++)
@@ -83,11 +90,11 @@ hide (gfloat *weights, guint n, guint oldest, guint newest, gfloat hidden)
     weights[i] = hidden;
 }
 
-/* Scores -> weights, not yet divided by their sum. */
-static void
+/* Scores -> weights, not yet divided by their sum, which is returned. */
+static gfloat
 soften (gfloat *weights, guint n, guint oldest, guint newest)
 {
-  vf top = v_set1 (-G_MAXFLOAT);
+  vf top = v_set1 (-G_MAXFLOAT), sum = { 0 };
   gfloat highest;
 
   hide (weights, n, oldest, newest, -G_MAXFLOAT);
@@ -99,18 +106,22 @@ soften (gfloat *weights, guint n, guint oldest, guint newest)
   for (guint i = 0; i < n; i += VL)
     v_store (weights + i, v_exp (v_load (weights + i) - v_set1 (highest)));
   hide (weights, n, oldest, newest, 0);
+  for (guint i = 0; i < n; i += VL)
+    sum += v_load (weights + i);
+  return v_sum (sum);
 }
 
-/* `count` dims of the weighted sums of values, divided by the weights' sums. */
+/* `count` dims of the weighted sums of values, divided by the weights' sums.
+ * Asks for the keys of the next head. */
 INLINE void
 mix (const Ring *ring, guint d, guint count, guint queries,
     const gfloat *weights, const gfloat *sums, gfloat *out, gsize out_stride)
 {
   vf acc[AT_ONCE][QUERIES][VG] = { { { { 0 } } } };
   guint block = ring->first;
-
   for (guint b = 0; b < ring->n; b++) {
-    const gfloat *u = ring->values + ((gsize)block * ring->dim + d) * 16;
+    gsize at = ((gsize)block * ring->dim + d) * 16;
+    const gfloat *u = ring->values + at;
 
     UNROLL for (guint t = 0; t < queries; t++)
         UNROLL for (guint v = 0; v < VG; v++)
@@ -120,6 +131,9 @@ mix (const Ring *ring, guint d, guint count, guint queries,
       UNROLL for (guint i = 0; i < count; i++) acc[i][t][v] =
           v_fma (w, v_load (u + i * 16 + v * VL), acc[i][t][v]);
     }
+    if (ring->next_keys)
+      UNROLL for (guint i = 0; i < count; i++)
+          __builtin_prefetch (ring->next_keys + at + i * 16, 0, 2);
     block = next_block (ring, block);
   }
   UNROLL for (guint t = 0; t < queries; t++)
@@ -141,7 +155,7 @@ attend (Ring *ring, guint queries, const gfloat *q, gsize q_stride,
   guint64 start = oldest / 16 * 16;
   guint n = (guint)((position + queries - 1) / 16 - oldest / 16 + 1);
   guint block = (guint)(oldest / 16 % ring->blocks), b = 0, d = 0;
-  gfloat scale = 1 / sqrtf (ring->dim), sums[QUERIES] = { 0 };
+  gfloat scale = 1 / sqrtf (ring->dim), sums[QUERIES];
 
   ring->first = block;
   ring->n = n;
@@ -155,12 +169,9 @@ attend (Ring *ring, guint queries, const gfloat *q, gsize q_stride,
     guint64 p = position + t;
     guint64 from = p + 1 > window ? p + 1 - window : 0;
 
-    soften (weights + (gsize)t * n * 16, n * 16, (guint)(from - start),
-        (guint)(p - start));
+    sums[t] = soften (weights + (gsize)t * n * 16, n * 16,
+        (guint)(from - start), (guint)(p - start));
   }
-  for (guint i = 0; i < n * 16; i++)
-    UNROLL for (guint t = 0; t < queries; t++) sums[t] +=
-        weights[(gsize)t * n * 16 + i];
   for (; d + AT_ONCE <= ring->dim; d += AT_ONCE)
     mix (ring, d, AT_ONCE, queries, weights, sums, out, out_stride);
   for (; d < ring->dim; d++)
@@ -195,7 +206,8 @@ mimi_cpu_attention (MimiCpuSlot *slot, guint layer, MimiCpuShare share)
   for (guint h = first; h < end; h++) {
     gsize at = (gsize)(layer * cpu->net.heads + h) * head_size;
     gfloat *keys = slot->state.keys + at, *values = slot->state.values + at;
-    Ring ring = { keys, values, dim, cpu->blocks, 0, 0 };
+    Ring ring = { keys, values, dim, cpu->blocks, 0, 0,
+      h + 1 < end ? keys + head_size : NULL };
 
     for (guint t = 0; t < positions; t++) {
       guint64 p = slot->state.position + t;

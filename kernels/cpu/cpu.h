@@ -9,6 +9,7 @@
 #pragma once
 
 #include "../engine/backend.h"
+#include "filter.h"
 
 /* arena.c: many arrays in one allocation. Laid out twice by the same code: once
  * to find the size (base NULL: take() returns NULL), once to hand them out. */
@@ -34,15 +35,19 @@ typedef struct {
   guint n, k;
   guint
       sixes; /* panels of `rows` outputs, see MimiCpuKernels; then panels of */
-  guint fours;   /* 4 outputs, where that wastes less */
-  gboolean few;  /* for products of one or two positions only */
-  gboolean bf16; /* panels are bfloat16, see pack.c; else float32 */
+  guint fours;          /* 4 outputs, where that wastes less */
+  gboolean few;         /* for products of one or two positions only */
+  gboolean bf16;        /* panels are bfloat16, see pack.c; else float32 */
+  MimiCpuFilter filter; /* a convolution's: k is [product][channel] */
   gpointer panels;
   gfloat *bias; /* a multiple of 16 long, or NULL */
 } MimiCpuMatrix;
 
 /* Sums of so many products are formed apart and then added. */
 #define MIMI_CPU_BLOCK_K 256
+
+/* Rows of a tile at most, of any instruction set. */
+#define MIMI_CPU_MAX_ROWS 8
 
 /* Products of few positions meet each weight once, as fast as memory gives
  * them. So that what they multiply with stays in the first cache meanwhile,
@@ -145,6 +150,8 @@ typedef struct {
   gfloat *raw;    /* for the trace: one stage's output */
   gfloat *turned; /* for the trace: [16][channel] */
   gfloat *pcm;    /* [1920] */
+  gfloat *filter; /* [thread][filter_length]: what a tile's products take */
+  gsize filter_length;
 } MimiCpuScratch;
 
 /* A row of 16 positions with what a convolution remembers before them: the

@@ -1,73 +1,24 @@
 /* The product that all linear layers and convolutions are, time-major.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
- * A tile is some positions x some panels of 16 outputs: their sums stay in
- * registers while k runs, a position's value is broadcast, a panel's 16 weights
- * are one or two vectors. A tile's positions stay in the first cache while all
- * panels pass in order. Sums of 256 are formed apart and then added, in the
- * same order whatever the tile, so that neither the shape of a tile nor the
- * number of threads changes a bit.
+ * A tile's positions stay in the first cache while all panels pass in order.
+ * Sums of 256 are formed apart and then added, in the same order whatever the
+ * tile, so that neither the shape of a tile nor the number of threads changes a
+ * bit.
  */
-#include "kernels.h"
+#include "tile.h"
 #include "vmath.h"
 
 #define BLOCK_K MIMI_CPU_BLOCK_K
-#define MANY_ROWS 96
+#define ROWS MIMI_CPU_ROWS
 
-/* Positions and panels of a tile: 12 to 16 vectors of sums. One or two
- * positions have so few sums that these would wait for themselves: FEW sums
- * each of every FEW-th k. */
+/* One or two positions have so few sums that these would wait for themselves:
+ * FEW sums each of every FEW-th k. */
 #if VL == 16
-#define ROWS 8
-#define PANELS 2
 #define FEW 4
-#define MAX_HALVES 3
 #else
-#define ROWS TILE_ROWS
-#define PANELS 1
 #define FEW 2
-#define MAX_HALVES 2
 #endif
-
-/* The panels are `apart` floats from each other; sums are [panel][row][16]. */
-INLINE void
-tile (guint rows, guint panels, const gfloat *x, gsize x_stride,
-    const gfloat *w, gsize apart, guint k, gfloat *sums, gboolean first)
-{
-  vf acc[PANELS][ROWS][VG];
-
-  UNROLL for (guint p = 0; p < panels; p++)
-      UNROLL for (guint r = 0; r < rows; r++)
-          UNROLL for (guint v = 0; v < VG; v++) acc[p][r][v] = (vf){ 0 };
-  for (guint i = 0; i < k; i++) {
-    vf wv[PANELS][VG];
-
-    UNROLL for (guint p = 0; p < panels; p++)
-    {
-      v_prefetch (w + p * apart + i * 16);
-      UNROLL for (guint v = 0; v < VG; v++) wv[p][v] =
-          v_load (w + p * apart + i * 16 + v * VL);
-    }
-    UNROLL for (guint r = 0; r < rows; r++)
-    {
-      vf xv = v_set1 (x[r * x_stride + i]);
-
-      UNROLL for (guint p = 0; p < panels; p++)
-          UNROLL for (guint v = 0; v < VG; v++) acc[p][r][v] =
-              v_fma (xv, wv[p][v], acc[p][r][v]);
-    }
-  }
-  UNROLL for (guint p = 0; p < panels; p++)
-      UNROLL for (guint r = 0; r < rows; r++)
-          UNROLL for (guint v = 0; v < VG; v++)
-  {
-    gfloat *sum = sums + (p * ROWS + r) * 16 + v * VL;
-
-    if (!first)
-      acc[p][r][v] += v_load (sum);
-    v_store (sum, acc[p][r][v]);
-  }
-}
 
 INLINE vf
 load_weights (gconstpointer w, gsize i, gboolean bf16)
@@ -139,105 +90,6 @@ TILE_FEW (2_bf16, 2, TRUE)
 static void (*const few[2][2]) (const gfloat *, gsize, gconstpointer, guint,
     gfloat *, gboolean) = { { few_1, few_2 }, { few_1_bf16, few_2_bf16 } };
 
-/* The last panels where they are not enough for the above: `halves` times 8
- * outputs. With AVX-512 these are vectors of 8, because two values can be
- * broadcast to such in the time of one to 16. */
-INLINE void
-tile_halves (guint rows, guint halves, const gfloat *x, gsize x_stride,
-    const gfloat *w, gsize apart, guint k, gfloat *sums, gboolean first)
-{
-  vh acc[ROWS][MAX_HALVES * VH];
-
-  UNROLL for (guint r = 0; r < rows; r++)
-      UNROLL for (guint v = 0; v < halves * VH; v++) acc[r][v] = (vh){ 0 };
-  for (guint i = 0; i < k; i++) {
-    vh wv[MAX_HALVES * VH];
-
-    UNROLL for (guint v = 0; v < halves * VH; v++) wv[v] =
-        h_load (w + v / (2 * VH) * apart + i * 16 + v % (2 * VH) * (8 / VH));
-    UNROLL for (guint r = 0; r < rows; r++)
-    {
-      vh xv = h_set1 (x[r * x_stride + i]);
-
-      UNROLL for (guint v = 0; v < halves * VH; v++) acc[r][v] =
-          h_fma (xv, wv[v], acc[r][v]);
-    }
-  }
-  UNROLL for (guint r = 0; r < rows; r++)
-      UNROLL for (guint v = 0; v < halves * VH; v++)
-  {
-    gfloat *sum =
-        sums + (v / (2 * VH) * ROWS + r) * 16 + v % (2 * VH) * (8 / VH);
-
-    if (!first)
-      acc[r][v] += h_load (sum);
-    h_store (sum, acc[r][v]);
-  }
-}
-
-#define ARGUMENTS \
-  const gfloat *x, gsize x_stride, const gfloat *w, gsize apart, guint k, \
-      gfloat *sums, gboolean first
-
-#define TILES(rows) \
-  TILE_FUNCTION tile_##rows (ARGUMENTS) \
-  { \
-    tile (rows, PANELS, x, x_stride, w, apart, k, sums, first); \
-  } \
-  TILE_FUNCTION half_##rows (ARGUMENTS) \
-  { \
-    tile_halves (rows, 1, x, x_stride, w, apart, k, sums, first); \
-  } \
-  TILE_FUNCTION halves_##rows (ARGUMENTS) \
-  { \
-    tile_halves (rows, 2, x, x_stride, w, apart, k, sums, first); \
-  } \
-  TILE_FUNCTION most_##rows (ARGUMENTS) \
-  { \
-    tile_halves (rows, MAX_HALVES, x, x_stride, w, apart, k, sums, first); \
-  }
-
-TILES (1)
-TILES (2)
-#if ROWS >= 6
-TILES (3)
-TILES (4)
-TILES (5)
-TILES (6)
-#endif
-#if ROWS >= 8
-TILES (7)
-TILES (8)
-#endif
-
-typedef void (*TileFunc) (ARGUMENTS);
-
-/* By the number of rows: as many panels as fit; 8, 16 and 24 outputs. */
-static const struct {
-  TileFunc panels, halves[3];
-} tiles[ROWS + 1] = {
-#define ENTRY(n) \
-  { \
-    tile_##n, \
-    { \
-      half_##n, halves_##n, most_##n \
-    } \
-  }
-  { NULL, { NULL, NULL, NULL } },
-  ENTRY (1),
-  ENTRY (2),
-#if ROWS >= 6
-  ENTRY (3),
-  ENTRY (4),
-  ENTRY (5),
-  ENTRY (6),
-#endif
-#if ROWS >= 8
-  ENTRY (7),
-  ENTRY (8),
-#endif
-};
-
 /* One vector of outputs, `part` of them, for all rows. */
 INLINE void
 finish_vector (const MimiCpuGemm *g, MimiCpuEpilogue epilogue, guint row,
@@ -283,8 +135,8 @@ finish (const MimiCpuGemm *g, MimiCpuEpilogue epilogue, guint row, guint rows,
         g, epilogue, row, rows, n + v * VL, valid - v * VL, sums + v * VL);
 }
 
-static void
-finish_rows (
+void
+mimi_cpu_finish (
     const MimiCpuGemm *g, guint row, guint rows, guint n, const gfloat *sums)
 {
   switch (g->epilogue) {
@@ -329,7 +181,7 @@ run_few (const MimiCpuGemm *g, guint first, guint end)
             MIN (BLOCK_K, g->w->k - k), sums[p % MIMI_CPU_FEW_PANELS], k == 0);
       }
     for (; first < last; first++)
-      finish_rows (
+      mimi_cpu_finish (
           g, 0, g->rows, first * 16, sums[first % MIMI_CPU_FEW_PANELS]);
   }
 }
@@ -347,23 +199,16 @@ run_many (
     const gfloat *x = g->x + row * g->x_stride;
 
     for (guint panel = first; panel < end;) {
-      guint left = MIN (g->w->n, end * 16) - panel * 16, panels = PANELS;
+      guint panels;
+      MimiCpuTileFunc func = mimi_cpu_find_tile (
+          rows, MIN (g->w->n, end * 16) - panel * 16, &panels);
       const gfloat *w = (const gfloat *)g->w->panels + panel * apart;
-      TileFunc func = tiles[rows].panels;
 
-      if (left <= PANELS * 16 - 8) {
-        guint halves = left <= 8                             ? 1
-                       : left > 16 && left <= MAX_HALVES * 8 ? 3
-                                                             : 2;
-
-        func = tiles[rows].halves[halves - 1];
-        panels = (halves + 1) / 2;
-      }
       for (guint k = 0; k < g->w->k; k += BLOCK_K)
         func (x + k, g->x_stride, w + (gsize)k * 16, apart,
             MIN (BLOCK_K, g->w->k - k), sums, k == 0);
       for (guint p = 0; p < panels; p++, panel++)
-        finish_rows (g, row, rows, panel * 16, sums + p * ROWS * 16);
+        mimi_cpu_finish (g, row, rows, panel * 16, sums + p * ROWS * 16);
     }
   }
 }
@@ -373,8 +218,11 @@ mimi_cpu_gemm (const MimiCpuGemm *g, MimiCpuShare share)
 {
   guint panels = (g->w->n + 15) / 16, first, end;
 
-  if (g->rows >= MANY_ROWS) {
-    /* many positions share few weights: threads divide the positions */
+  if (g->w->filter) {
+    mimi_cpu_filter (g, share);
+    return;
+  }
+  if (g->rows >= MIMI_CPU_MANY_ROWS) {
     mimi_cpu_share (&share, g->rows, &first, &end);
     run_many (g, first, end, 0, panels);
     return;

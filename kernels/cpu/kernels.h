@@ -47,6 +47,7 @@ typedef struct {
   gfloat *raw;            /* as y, before ELU; or NULL */
   const gfloat *residual; /* as y */
   const gfloat *scale;    /* [n] */
+  gfloat *scratch; /* with a filter: this thread's, see mimi_cpu_filter() */
 } MimiCpuGemm;
 
 #define mimi_cpu_gemm MIMI_CPU_NAME (mimi_cpu_gemm)

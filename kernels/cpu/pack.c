@@ -13,6 +13,20 @@ typedef struct {
   gint64 base, n_outer_step, n_inner_step, k_outer_step, k_inner_step;
 } Order;
 
+/* Where row n starts, and where k lies in a row. */
+static gsize
+find_row (Order o, guint n)
+{
+  return o.base + n / o.n_inner * o.n_outer_step +
+         n % o.n_inner * o.n_inner_step;
+}
+
+static gint64
+find_in_row (Order o, guint k)
+{
+  return k / o.k_inner * o.k_outer_step + k % o.k_inner * o.k_inner_step;
+}
+
 /* Linear layers [n][k]; and convolutions [out][in][taps] with k = [in][tap],
  * which is the same. */
 static Order
@@ -95,16 +109,14 @@ pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
     guint height = i < whole ? rows : 4;
     guint at = i < whole ? i % rows : (i - whole) % 4;
     gsize panel = (gsize)(i - at) * k;
-    const gfloat *row = values + o.base + i / o.n_inner * o.n_outer_step +
-                        i % o.n_inner * o.n_inner_step;
+    const gfloat *row = values + find_row (o, i);
 
     for (guint j = 0; j < k; j++) {
       guint in_block = m->few ? j % MIMI_CPU_BLOCK_K : j;
       gsize block =
           m->few ? mimi_cpu_few_index (m, i / 16, j - in_block) : panel;
 
-      put (m, block + (gsize)in_block * height + at,
-          row[j / o.k_inner * o.k_outer_step + j % o.k_inner * o.k_inner_step]);
+      put (m, block + (gsize)in_block * height + at, row[find_in_row (o, j)]);
     }
   }
 }
@@ -128,6 +140,54 @@ pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
   m->bf16 = rows == FEW && t->dtype == MIMI_DTYPE_BF16;
   pack_values (arena, m, rows, n, k, values, order);
   g_free (values);
+}
+
+/* A filter's weights are half as many again (F22), a third (F23) or twice as
+ * many (F43): where positions are few, so that weights come from memory for
+ * not many more products than they are, the smaller one pays; where they are
+ * fewer still, none. */
+static MimiCpuFilter
+choose_filter (guint taps, guint times)
+{
+  if (times <= 2 || taps < 2 || taps > 3)
+    return MIMI_CPU_DIRECT;
+  if (taps == 2)
+    return MIMI_CPU_F22;
+  return times <= 16 ? MIMI_CPU_F23 : MIMI_CPU_F43;
+}
+
+/* A convolution of `taps`, k = [tap][in], or its filter's products. */
+static void
+pack_filter (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows,
+    MimiCpuFilter filter, guint n, guint in, guint taps, const MimiTensor *t,
+    Order o)
+{
+  guint products = mimi_cpu_filter_products (filter);
+  gfloat *values = NULL, *sums = NULL;
+
+  if (filter == MIMI_CPU_DIRECT) {
+    pack_tensor (arena, m, rows, n, in * taps, t, o);
+    return;
+  }
+  if (arena->base) {
+    values = read_tensor (t);
+    sums = g_new (gfloat, (gsize)n * products * in);
+    for (gsize i = 0; i < (gsize)n * in; i++) {
+      guint row = i / in, c = i % in;
+      gfloat g[3];
+
+      for (guint tap = 0; tap < taps; tap++)
+        g[tap] = values[find_row (o, row) + find_in_row (o, tap * in + c)];
+      for (guint p = 0; p < products; p++)
+        sums[((gsize)row * products + p) * in + c] =
+            mimi_cpu_filter_weight (filter, p, g);
+    }
+  }
+  m->filter = filter;
+  pack_values (
+      arena, m, rows, n, products * in, sums, linear_order (products * in));
+  g_free (values);
+  g_free (sums);
 }
 
 static gfloat *
@@ -161,10 +221,10 @@ pack_bias (
 
 static void
 pack_conv (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint out,
-    guint in, guint taps, const MimiConv *conv)
+    guint in, guint taps, MimiCpuFilter filter, const MimiConv *conv)
 {
-  pack_tensor (
-      arena, m, rows, out, in * taps, &conv->weight, conv_order (in, taps));
+  pack_filter (arena, m, rows, filter, out, in, taps, &conv->weight,
+      conv_order (in, taps));
   m->bias = pack_bias (arena, &conv->bias, out, 1);
 }
 
@@ -298,6 +358,7 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
   const MimiNetwork *net = &cpu->net;
   MimiCpuArena *arena = &cpu->arena;
   guint rows = cpu->wide ? cpu->kernels->rows16 : net->upsample <= 2 ? FEW : 16;
+  guint times = net->upsample;
 
   cpu->mean = pack_vector (arena, &w->emb_mean);
   cpu->std = pack_vector (arena, &w->emb_std);
@@ -317,7 +378,7 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
     cpu->first.bias = pack_bias (arena, &w->first.bias, net->channels[0], 1);
   } else {
     pack_conv (arena, &cpu->first, rows, net->channels[0], net->width,
-        net->first_kernel, &w->first);
+        net->first_kernel, MIMI_CPU_DIRECT, &w->first);
   }
   for (guint i = 0; i < net->stages; i++) {
     MimiCpuStage *stage = &cpu->stages[i];
@@ -327,12 +388,16 @@ pack_all (MimiCpu *cpu, const MimiWeights *w)
 
     gboolean wide = cpu->wide && i == 0;
 
-    pack_tensor (arena, &stage->up, i == 0 ? rows : 16, out * ratio, 2 * in,
+    pack_filter (arena, &stage->up, i == 0 ? rows : 16,
+        wide ? MIMI_CPU_DIRECT : choose_filter (2, times), out * ratio, in, 2,
         &from->up.weight, transposed_order (in, out, ratio, wide));
     stage->up.bias = pack_bias (arena, &from->up.bias, out, ratio);
+    times *= ratio;
     pack_conv (arena, &stage->res1, 16, net->hidden[i], out,
-        net->residual_kernel, &from->res1);
-    pack_conv (arena, &stage->res2, 16, out, net->hidden[i], 1, &from->res2);
+        net->residual_kernel, choose_filter (net->residual_kernel, times),
+        &from->res1);
+    pack_conv (arena, &stage->res2, 16, out, net->hidden[i], 1, MIMI_CPU_DIRECT,
+        &from->res2);
   }
   pack_last (cpu, w);
   if (cpu->wide)

@@ -5,6 +5,12 @@
 
 #include "frame.h"
 
+static gfloat *
+find_scratch (const MimiCpuFrame *f)
+{
+  return f->scratch->filter + f->scratch->filter_length * f->share.thread;
+}
+
 /* One stage: transposed convolution, residual block. In: ELU of the input in
  * scratch->up[i]; out: ELU of the output, in the next stage's input. */
 static guint
@@ -25,7 +31,8 @@ run_stage (const MimiCpuFrame *f, guint i, guint times)
     .y = s->res[i] + halo * out,
     .y_stride = ratio * out,
     .epilogue = MIMI_CPU_ELU,
-    .raw = s->res_raw[i] };
+    .raw = s->res_raw[i],
+    .scratch = find_scratch (f) };
 
   if (i > 0 || !f->cpu->wide) {
     mimi_cpu_gemm (&gemm, f->share);
@@ -39,7 +46,8 @@ run_stage (const MimiCpuFrame *f, guint i, guint times)
     .rows = times,
     .y = s->res_mid[i],
     .y_stride = f->net->hidden[i],
-    .epilogue = MIMI_CPU_ELU };
+    .epilogue = MIMI_CPU_ELU,
+    .scratch = find_scratch (f) };
   mimi_cpu_gemm (&gemm, f->share);
   mimi_cpu_wait (f);
   gemm = (MimiCpuGemm){ .w = &stage->res2,
@@ -56,6 +64,10 @@ run_stage (const MimiCpuFrame *f, guint i, guint times)
   mimi_cpu_trace (f, "resblock", 3 + 3 * i, "", raw, times, out);
   return times;
 }
+
+/* Threads divide the last stage at multiples of so many positions of its input,
+ * so that groups of filter.c begin where they do for one thread. */
+#define GROUP MIMI_CPU_MAX_OUTPUTS
 
 /* The buffers of a tile, for one thread. */
 typedef struct {
@@ -96,7 +108,8 @@ run_tile (const MimiCpuFrame *f, guint i, const Tile *tile, guint row,
     .y = tile->elu + halo * out,
     .y_stride = ratio * out,
     .epilogue = MIMI_CPU_ELU,
-    .raw = tile->raw };
+    .raw = tile->raw,
+    .scratch = find_scratch (f) };
 
   mimi_cpu_gemm (&gemm, alone);
   gemm = (MimiCpuGemm){ .w = &stage->res1,
@@ -105,7 +118,8 @@ run_tile (const MimiCpuFrame *f, guint i, const Tile *tile, guint row,
     .rows = times,
     .y = tile->mid,
     .y_stride = f->net->hidden[i],
-    .epilogue = MIMI_CPU_ELU };
+    .epilogue = MIMI_CPU_ELU,
+    .scratch = find_scratch (f) };
   mimi_cpu_gemm (&gemm, alone);
   gemm = (MimiCpuGemm){ .w = &stage->res2,
     .x = tile->mid,
@@ -135,20 +149,26 @@ run_last_stage (const MimiCpuFrame *f, guint i, guint times)
   Tile tile = find_tile (f, i);
   guint row, end;
 
-  mimi_cpu_share (&f->share, times, &row, &end);
-  if (row == 0) {
-    mimi_cpu_copy (tile.elu, s->res[i], halo);
-    mimi_cpu_copy (tile.out, s->last, last_halo);
-  } else {
+  mimi_cpu_share (&f->share, (times + GROUP - 1) / GROUP, &row, &end);
+  row *= GROUP;
+  end = MIN (end * GROUP, times);
+  if (row < end) {
     /* what the convolutions need of another thread's positions is computed
-     * again; further back lies nothing that reaches this thread's */
-    guint before =
-        (net->residual_kernel + net->last_kernel - 2 + ratio - 1) / ratio;
+     * again, in whole groups; further back lies nothing that reaches this
+     * thread's */
+    guint positions = net->residual_kernel + net->last_kernel - 2 + GROUP;
+    guint before = positions / ratio + 1;
 
-    before = MIN (before, row);
-    memset (tile.elu, 0, halo * sizeof (gfloat));
-    memset (tile.out, 0, last_halo * sizeof (gfloat));
-    run_tile (f, i, &tile, row - before, before, NULL);
+    before = MIN ((before + GROUP - 1) / GROUP * GROUP, row);
+    if (row == before) {
+      mimi_cpu_copy (tile.elu, s->res[i], halo);
+      mimi_cpu_copy (tile.out, s->last, last_halo);
+    } else {
+      memset (tile.elu, 0, halo * sizeof (gfloat));
+      memset (tile.out, 0, last_halo * sizeof (gfloat));
+    }
+    if (before)
+      run_tile (f, i, &tile, row - before, before, NULL);
   }
   for (; row < end; row += MIMI_CPU_TILE_TIMES)
     run_tile (f, i, &tile, row, MIN (MIMI_CPU_TILE_TIMES, end - row),

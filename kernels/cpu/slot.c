@@ -41,6 +41,14 @@ lay_out_tile (MimiCpuArena *arena, MimiCpuScratch *s, const MimiNetwork *net,
   s->tile = mimi_cpu_arena_take (arena, threads * s->tile_length);
 }
 
+/* What filter.c needs for a layer with so many inputs: room for each product of
+ * a tile's groups. */
+static gsize
+filter_length (const MimiCpuMatrix *m)
+{
+  return m->filter ? ((gsize)m->k * MIMI_CPU_MAX_ROWS + 15) / 16 * 16 : 0;
+}
+
 static void
 lay_out_scratch (
     MimiCpuArena *arena, MimiCpuScratch *s, const MimiCpu *cpu, guint threads)
@@ -77,7 +85,12 @@ lay_out_scratch (
     s->res_raw[i] = mimi_cpu_arena_take (arena, times * out);
     s->res_mid[i] = mimi_cpu_arena_take (arena, times * net->hidden[i]);
     raw = MAX (raw, times * out);
+    s->filter_length =
+        MAX (s->filter_length, filter_length (&cpu->stages[i].up));
+    s->filter_length =
+        MAX (s->filter_length, filter_length (&cpu->stages[i].res1));
   }
+  s->filter = mimi_cpu_arena_take (arena, threads * s->filter_length);
   s->last = mimi_cpu_arena_take (
       arena, (net->last_kernel - 1 + times) * net->channels[net->stages]);
   lay_out_tile (arena, s, net, threads);
