@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "api.h"
+#include "timing.h"
 
 #include <stdio.h>
 
@@ -217,6 +218,8 @@ attribute (int which)
     case 14: /* texture alignment */
       return 512;
     case 16: /* processors */
+      if (sim_config.card)
+        return (int)sim_card ()->processors;
       return cc == 90 ? 132 : cc == 80 ? 108 : cc == 75 ? 40 : 84;
     case 19: /* mapped memory */
     case 31: /* kernels side by side */

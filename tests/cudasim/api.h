@@ -70,6 +70,7 @@ struct _SimStream {
   gboolean joined;  /* what was forked has come back */
   /* The launch before, for programmatic dependent launch. */
   guint64 last_serial, last_floor, last_done;
+  gboolean in_graph; /* a graph runs */
   gboolean last_is_kernel, last_early;
 };
 

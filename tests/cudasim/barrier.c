@@ -1,7 +1,7 @@
 /* Barriers of a block, and of a cluster
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
-#include "ops-list.h"
+#include "timing.h"
 
 #include <string.h>
 
@@ -106,6 +106,9 @@ sim_barrier (SimWarp *w, const SimIns *ins, guint id, guint threads,
   bar->red_or |= voted != 0;
   bar->red_and &= voted == (guint)__builtin_popcount (w->mask);
   bar->red_sum += voted;
+  if (w->trace)
+    sim_trace_step (
+        w, STEP_BARRIER, (guint8)(id | (wait ? 0 : 16)), threads / SIM_LANES);
   /* With a number of threads, whole warps are counted. */
   bar->arrived += threads ? SIM_LANES : (guint)__builtin_popcount (w->mask);
   /* Loads on their way to registers hold nobody up. */
@@ -179,6 +182,8 @@ sim_cluster_arrive (SimWarp *w, const SimIns *ins, gboolean release)
     return;
   }
   w->cluster_phase = c->phase + 1;
+  if (w->trace)
+    sim_trace_step (w, STEP_ARRIVE, 0, 1);
   if (w->launch->check && release) {
     w->seen[w->agent - c->first * w->block->n_warps] = w->clock++;
     join (c->joined, w->seen, c->n_agents);
@@ -206,6 +211,8 @@ sim_cluster_wait (SimWarp *w, const SimIns *ins, gboolean acquire)
   }
   w->cluster_wait = FALSE;
   w->cluster_phase = 0;
+  if (w->trace)
+    sim_trace_step (w, STEP_CLUSTER, 0, 1);
   w->now = MAX (w->now, c->horizon_last);
   if (w->launch->check && acquire)
     join (w->seen, c->joined_last, c->n_agents);

@@ -1,7 +1,7 @@
 /* Blocks and clusters: their memory, their warps, their special registers
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
-#include "sim.h"
+#include "timing.h"
 
 #include <string.h>
 
@@ -214,6 +214,9 @@ warp_start (SimWarp *w, guint threads)
   w->async_group = 0;
   if (w->async)
     g_array_set_size (w->async, 0);
+  w->trace = w->launch->timed
+                 ? &((SimTimed *)w->launch->timed)->traces[w->agent]
+                 : NULL;
   w->now = w->horizon = w->stored = w->issued = w->n_run = 0;
   if (w->ready)
     memset (w->ready, 0, w->launch->kernel->n_rows * sizeof (guint64));

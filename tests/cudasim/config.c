@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "config.h"
+#include "timing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,11 +149,22 @@ sim_config_load (void)
   sim_config.memory =
       (gsize)number_of ("CUDASIM_MEMORY", 8) * 1024 * 1024 * 1024;
   sim_config.quiet = number_of ("CUDASIM_QUIET", 0) != 0;
+  sim_config.registers = g_getenv ("CUDASIM_REGISTERS");
   sim_config.report = g_getenv ("CUDASIM_REPORT");
   sim_config.dump = g_getenv ("CUDASIM_DUMP");
   sim_config.lines = g_getenv ("CUDASIM_LINES");
   sim_config.image = g_getenv ("CUDASIM_IMAGE");
+  sim_config.times = sim_config.times_left = number_of ("CUDASIM_TIMES", 0);
+  sim_config.times_no_edge = number_of ("CUDASIM_NO_EDGE", 0) != 0;
+  sim_config.times_late_trigger = number_of ("CUDASIM_LATE_TRIGGER", 0) != 0;
+  sim_config.times_as_written = number_of ("CUDASIM_AS_WRITTEN", 0) != 0;
   sim_config.count = sim_config.report != NULL;
+  if ((text = g_getenv ("CUDASIM_CARD"))) {
+    const SimCard *card = sim_card_find (text);
+    complain ("CUDASIM_CARD", card != NULL);
+    sim_config.card = card;
+    sim_config.capability = card->capability;
+  }
   g_once_init_leave (&once, 1);
 }
 

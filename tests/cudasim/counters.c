@@ -112,13 +112,23 @@ distinct (guint64 *values, guint n)
   return count;
 }
 
+static guint
+lines_of (const guint64 *sectors, guint n)
+{
+  guint64 lines[SIM_LANES];
+  for (guint i = 0; i < n; i++)
+    lines[i] = sectors[i] / 4;
+  return distinct (lines, n);
+}
+
 void
 sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
     const guint64 *addresses, guint size, gboolean write)
 {
   SimCounts *c = &w->launch->kernel->counts;
   guint lanes = (guint)__builtin_popcount (w->mask);
-  (void)ins;
+  guint64 sectors[SIM_LANES * 4];
+  guint waves = 1, n_sectors = 0;
   if (space == PTX_SPACE_GENERIC) {
     guint64 window = addresses[0] >> 40;
     space = window == SIM_SHARED_BASE >> 40  ? PTX_SPACE_SHARED
@@ -127,12 +137,12 @@ sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
   }
   (write ? c->bytes_out : c->bytes_in)[space] += lanes * (guint64)size;
   if (space == PTX_SPACE_GLOBAL) {
-    guint64 sectors[SIM_LANES];
     guint n = 0;
     for (guint l = 0; l < SIM_LANES; l++)
       if (w->mask >> l & 1)
         sectors[n++] = addresses[l] / 32;
-    n = distinct (sectors, n);
+    n = n_sectors = distinct (sectors, n);
+    waves = lines_of (sectors, n);
     c->requests++;
     c->sectors += n;
     c->early_sectors += sim_is_early (w) ? n : 0;
@@ -141,6 +151,7 @@ sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
     /* A phase serves 128 bytes: 32 lanes of 4, 16 of 8, 8 of 16. Its cycles
      * are the largest number of different words in a bank. */
     guint per = size <= 4 ? 32 : size == 8 ? 16 : 8;
+    waves = 0;
     for (guint first = 0; first < SIM_LANES; first += per) {
       guint64 words[SIM_LANES * 4];
       guint n = 0, banks[32] = { 0 }, worst = 0;
@@ -154,6 +165,9 @@ sim_count_access (SimWarp *w, const SimIns *ins, PtxSpace space,
         worst = MAX (worst, bank);
       }
       c->conflicts += worst > 1 ? worst - 1 : 0;
+      waves += worst;
     }
   }
+  if (w->trace)
+    sim_trace_touch (w, ins, waves, lanes * size, sectors, n_sectors);
 }

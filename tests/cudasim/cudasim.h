@@ -46,15 +46,29 @@ typedef struct {
   uint64_t mapped_read, mapped_written, mapped_again; /* as above */
 } CudasimKernel;
 
+/* Cycles of a processor that a launch would take, see docs/cudasim.md. */
+typedef struct {
+  uint64_t begin;   /* its first block begins */
+  uint64_t release; /* the launch before has ended, and the edge after it */
+  uint64_t end;
+  uint64_t early;   /* the longest that a block took to come to its wait */
+  uint64_t exposed; /* ...of that, after the release */
+} CudasimTimes;
+
 void cudasim_counters (CudasimCounters *counters);
 void cudasim_reset (void); /* all counters, kernels' too, to zero */
 /* 0 if a kernel of that name has been loaded; all but launches and
  * instructions need cudasim_set ("count", "1"). */
 int cudasim_kernel (const char *name, CudasimKernel *kernel);
 
+/* The launches that were timed last: with cudasim_set ("times", "N"), those of
+ * the N-th launch of a graph, or one that is part of none. 0 if there is such a
+ * launch. */
+int cudasim_times (unsigned int launch, CudasimTimes *times);
+
 /* "cc" 9.0, "seed" 1, "check" off|fast|full, "fail" as CUDASIM_FAIL, "count"
  * 0|1, "races" fail|count, "mma" round|truncate, "budget" warp instructions,
- * "quiet" 0|1, "memory" GiB. 0 if understood. Capability, memory and failures
+ * "quiet" 0|1, "memory" GiB, "times" 0|N, "card" H200|L4|RTX4060. 0 if understood. Capability, memory and failures
  * of cuInit() count from the next cuInit() and module on. */
 int cudasim_set (const char *name, const char *value);
 

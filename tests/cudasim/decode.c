@@ -165,6 +165,7 @@ decode_statement (Decoder *d)
       SimIns *ins = decode_emit (d, OP_bra);
       ins->o[1] = decode_reg (d, s->guard);
       ins->sub = (guint8)!s->guard_not;
+      ins->n = 1; /* no branch in machine code */
       skip = (gint)d->code->len - 1;
     }
     if (strcmp (base, "call") == 0)

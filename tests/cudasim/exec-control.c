@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "exec.h"
+#include "timing.h"
 
 #include <fenv.h>
 #include <time.h>
@@ -107,6 +108,8 @@ DO (grid_wait) (SimWarp *w, const SimIns *i)
 {
   (void)i;
   sim_chain_restart (w);
+  if (w->trace)
+    sim_trace_step (w, STEP_DEPENDENCY, 0, 1);
   w->at_wait = TRUE;
   w->block->waited = TRUE;
 }

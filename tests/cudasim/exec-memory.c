@@ -549,7 +549,7 @@ DO (cp_async) (SimWarp *w, const SimIns *i)
   }
   if (w->launch->count) {
     LANES a[l] = c.src[w->lane[l] ? l : (guint)__builtin_ctz (w->mask)];
-    sim_count_access (w, &from, PTX_SPACE_GLOBAL, a, i->size, FALSE);
+    sim_count_access (w, i, PTX_SPACE_GLOBAL, a, i->size, FALSE);
   }
   if (!w->async)
     w->async = g_array_new (FALSE, FALSE, sizeof (SimAsync));

@@ -391,6 +391,8 @@ parse_function (Parser *p, gboolean entry)
     }
     if (word_is (word, ".maxntid") || word_is (word, ".reqntid"))
       f->max_threads = values[0] * values[1] * values[2];
+    else if (word_is (word, ".minnctapersm"))
+      f->min_blocks = values[0];
     else if (word_is (word, ".reqnctapercluster"))
       memcpy (f->cluster, values, sizeof values);
     else if (word_is (word, ".explicitcluster"))

@@ -95,7 +95,7 @@ typedef struct {
   GArray *labels;     /* PtxLabel */
   GArray *scopes;     /* guint, parent of each scope */
   GArray *body;       /* PtxStatement */
-  guint max_threads, cluster[3];
+  guint max_threads, min_blocks, cluster[3];
   gboolean explicit_cluster;
 } PtxFunction;
 

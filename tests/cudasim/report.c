@@ -3,7 +3,7 @@
  */
 #include "api.h"
 #include "cudasim.h"
-#include "ops-list.h"
+#include "timing.h"
 
 #include <stdio.h>
 
@@ -12,6 +12,9 @@ static GHashTable *lines; /* of the PTX -> how often */
 typedef struct {
   SimCounts counts;
   guint64 executed[SIM_N_KINDS];
+  /* What the machine code should be long, by pipe: to compare with what it is.
+   */
+  guint slots[SIM_N_PIPES];
 } Kept;
 
 static GHashTable *kept;   /* name -> Kept, of modules that are gone */
@@ -43,6 +46,11 @@ add (Kept *to, const SimKernel *k)
       MAX (to->counts.max_chain - k->counts.max_chain, k->counts.max_chain);
   for (guint i = 0; i < k->n_code; i++)
     to->executed[k->code[i].kind] += k->executed[i];
+  memset (to->slots, 0, sizeof to->slots);
+  for (guint i = 0; i < k->n_code; i++) {
+    SimCost cost = sim_cost (&k->code[i], sim_card ());
+    to->slots[cost.pipe] += cost.is_free ? 0 : cost.slots;
+  }
 }
 
 static Kept *
@@ -175,6 +183,16 @@ cudasim_reset (void)
 }
 
 CUDASIM_EXPORT int
+cudasim_times (unsigned int launch, CudasimTimes *out)
+{
+  if (launch >= sim_played.n)
+    return -1;
+  const SimTimes *t = &sim_played.times[launch];
+  *out = (CudasimTimes){ t->begin, t->release, t->end, t->early, t->exposed };
+  return 0;
+}
+
+CUDASIM_EXPORT int
 cudasim_kernel (const char *name, CudasimKernel *out)
 {
   GHashTable *all = collect ();
@@ -218,6 +236,10 @@ set (const char *name, const char *value)
     sim_config.budget = number;
   else if (strcmp (name, "quiet") == 0)
     sim_config.quiet = number != 0;
+  else if (strcmp (name, "times") == 0)
+    sim_config.times = sim_config.times_left = number;
+  else if (strcmp (name, "card") == 0)
+    sim_config.card = sim_card_find (value);
   else if (strcmp (name, "memory") == 0)
     sim_config.memory = (gsize)number << 30;
   else
@@ -244,6 +266,9 @@ write_kernel (FILE *f, const gchar *name, const Kept *v)
   for (guint i = 0; i < SIM_N_KINDS; i++)
     fprintf (
         f, "%s\"%s\": %llu", i ? ", " : "", kind_names[i], N (v->executed[i]));
+  fprintf (f, "},\n      \"length\": {");
+  for (guint i = 0; i < SIM_N_PIPES; i++)
+    fprintf (f, "%s\"%s\": %u", i ? ", " : "", sim_pipe_names[i], v->slots[i]);
   fprintf (f, "},\n      \"bytes_read\": {");
   for (guint i = 1; i < G_N_ELEMENTS (space_names); i++)
     fprintf (f, "%s\"%s\": %llu", i > 1 ? ", " : "", space_names[i],
@@ -303,7 +328,11 @@ cudasim_report (const char *path)
     first = FALSE;
     write_kernel (f, n->data, v);
   }
-  fprintf (f, "\n  }\n}\n");
+  fprintf (f, "\n  }");
+  if (sim_played.n) {
+    sim_times_write (f);
+  }
+  fprintf (f, "\n}\n");
   g_list_free (names);
   g_hash_table_unref (all);
   return fclose (f);

@@ -7,7 +7,7 @@
  * another sets.
  */
 #include "sim.h"
-#include "ops-list.h"
+#include "timing.h"
 
 #define PATIENCE (2 * 1000 * 1000) /* warp instructions until more are let in */
 
@@ -108,7 +108,8 @@ sim_run (SimLaunch *launch)
                      launch->warps_per_block;
   launch->check = sim_config.check != SIM_CHECK_OFF;
   launch->check_all = sim_config.check == SIM_CHECK_FULL;
-  launch->count = sim_config.count;
+  launch->timed = sim_timed ? sim_timed_new (launch) : NULL;
+  launch->count = sim_config.count || launch->timed;
   launch->waits_all = TRUE;
   launch->rng = sim_config.seed * 0x9e3779b97f4a7c15ull + launch->serial;
   launch->resident = g_ptr_array_new ();
@@ -159,5 +160,7 @@ sim_run (SimLaunch *launch)
     sim_cluster_free (launch->resident->pdata[i]);
   g_ptr_array_unref (launch->resident);
   g_ptr_array_unref (spare);
+  if (launch->timed)
+    g_ptr_array_add (sim_timed, launch->timed);
   return launch->error;
 }

@@ -255,6 +255,7 @@ struct _SimWarp {
   guint64 issued, n_run; /* the last issue; instructions in this run */
   guint64 stored;        /* when all stores to other blocks have arrived */
   guint64 rng;
+  struct _SimTrace *trace; /* trace.c, or NULL */
 };
 
 typedef struct {
@@ -313,6 +314,7 @@ struct _SimLaunch {
   guint64 rng;
   GPtrArray *resident; /* SimCluster */
   guint64 chain, early_chain;
+  gpointer timed; /* SimTimed, or NULL */
 };
 
 /* exec-*.c, compiled once for each instruction set. */
@@ -450,6 +452,12 @@ void sim_chain (SimWarp *warp, const SimIns *ins);
 void sim_chain_restart (SimWarp *warp);
 gboolean sim_is_early (const SimWarp *warp);
 
+/* trace.c */
+void sim_trace (SimWarp *warp, const SimIns *ins, guint pc);
+void sim_trace_step (SimWarp *warp, guint8 type, guint8 arg, guint n);
+void sim_trace_touch (SimWarp *warp, const SimIns *ins, guint waves,
+    guint bytes, const guint64 *sectors, guint n);
+
 /* mapped.c */
 void sim_count_mapped (
     SimWarp *warp, const guint64 *addresses, guint size, gboolean write);
@@ -467,6 +475,13 @@ typedef struct {
   guint devices;
   gsize memory;
   gboolean quiet;
+  guint64 times;      /* the launch of a graph to time, and all kernels else */
+  guint64 times_left; /* launches of graphs until then */
+  gboolean times_as_written; /* nothing is put in another order */
+  gboolean times_no_edge;
+  gboolean times_late_trigger; /* launches trigger after their wait */
+  gconstpointer card;          /* SimCard */
+  const gchar *registers;      /* a log of ptxas, or NULL */
   const gchar *report, *dump, *lines, *image; /* files */
 } SimConfig;
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
 #include "api.h"
+#include "timing.h"
 
 SimNode *
 node_new (NodeType type)
@@ -223,7 +224,11 @@ run_node (SimStream *s, SimNode *n)
     s->last_is_kernel = FALSE;
   switch (n->type) {
     case NODE_KERNEL:
+      if (sim_config.times && !s->in_graph)
+        sim_times_begin ();
       r = run_kernel (s, &n->launch);
+      if (sim_config.times && !s->in_graph)
+        sim_times_end ();
       break;
     case NODE_COPY:
       r = run_copy (n);
@@ -249,7 +254,12 @@ run_node (SimStream *s, SimNode *n)
       break;
     case NODE_GRAPH: /* starts after all before it is complete */
       s->last_is_kernel = FALSE;
+      s->in_graph = TRUE;
+      if (sim_config.times_left && !--sim_config.times_left)
+        sim_times_begin ();
       r = run_list (s, n->graph);
+      s->in_graph = FALSE;
+      sim_times_end ();
       s->last_is_kernel = FALSE;
       break;
     case NODE_EMPTY:

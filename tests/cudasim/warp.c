@@ -176,6 +176,8 @@ sim_warp_run (SimWarp *w)
     w->pc++;
     if (G_UNLIKELY (slow))
       sim_chain (w, ins);
+    if (G_UNLIKELY (w->trace != NULL))
+      sim_trace (w, ins, w->pc - 1);
     ins->exec (w, ins);
     if (G_UNLIKELY (w->stop)) {
       if (w->stop != SIM_STOP_REGROUP)
