@@ -146,6 +146,44 @@ lay_out_scratch (MimiCudaFrame *self)
   self->hidden = take (length, hidden * MIMI_CUDA_TILE);
 }
 
+/* Room for what blocks that share a layer leave for the last of them. */
+static void
+share (const MimiCudaFrame *self, guint taps, guint inputs, guint outputs,
+    guint times, guint *sums, guint *areas)
+{
+  MimiCudaShares shares;
+
+  mimi_cuda_frame_share (self, taps, inputs, outputs, times, &shares);
+  if (shares.ranks == 1)
+    return;
+  *sums = MAX (*sums, shares.areas * shares.ranks * MIMI_CUDA_SPLIT_SUMS);
+  *areas = MAX (*areas, shares.areas);
+}
+
+static void
+lay_out_shares (MimiCudaFrame *self)
+{
+  const MimiNetwork *n = self->network;
+  guint sums = 0, areas = 0, times = n->upsample, i;
+
+  share (self, 1, n->width, 3 * n->width, times, &sums, &areas);
+  share (self, 1, n->width, n->width, times, &sums, &areas);
+  share (self, 1, n->width, n->ffn, times, &sums, &areas);
+  share (self, 1, n->ffn, n->width, times, &sums, &areas);
+  share (self, n->first_kernel, n->width, n->channels[0], times, &sums, &areas);
+  for (i = 0; i < n->stages; i++) {
+    guint channels = n->channels[i + 1];
+    share (
+        self, 2, n->channels[i], channels * n->ratios[i], times, &sums, &areas);
+    times *= n->ratios[i];
+    share (
+        self, n->residual_kernel, channels, n->hidden[i], times, &sums, &areas);
+    share (self, 1, n->hidden[i], channels, times, &sums, &areas);
+  }
+  self->partial = take (&self->scratch_length, sums);
+  self->arrived = take (&self->scratch_length, areas);
+}
+
 /* See gemm.cu and spread.cu: how the weights are stored and multiplied. */
 static const gchar *
 get_kind (const MimiCudaFrame *self, MimiCudaKernel kernel)
@@ -163,6 +201,9 @@ get_kind (const MimiCudaFrame *self, MimiCudaKernel kernel)
     case MIMI_CUDA_SPREAD_QKV:
     case MIMI_CUDA_SPREAD_PROJECT:
     case MIMI_CUDA_SPREAD_EXPAND:
+    case MIMI_CUDA_SPLIT_QKV:
+    case MIMI_CUDA_SPLIT_PROJECT:
+    case MIMI_CUDA_SPLIT_EXPAND:
       return kinds[self->weights->transformer];
     default:
       return kinds[self->weights->convolutions];
@@ -189,6 +230,7 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
       return g_strdup_printf ("%s_%u", name, self->network->head_dim);
     case MIMI_CUDA_FIRST:
     case MIMI_CUDA_SPREAD_FIRST:
+    case MIMI_CUDA_SPLIT_FIRST:
       return g_strdup_printf (
           "%s%u_%s%s", name, self->network->first_kernel, kind, suffix);
     default:
@@ -240,13 +282,18 @@ static gboolean
 find_kernels (MimiCudaFrame *self, GError **error)
 {
   const MimiCuda *cuda = self->cuda;
-  guint n, i;
+  guint i;
   gboolean ok = TRUE;
 
-  n = self->spread ? MIMI_CUDA_N_KERNELS : MIMI_CUDA_ENTER;
-  for (i = 0; i < n && ok; i++) {
-    gchar *name = get_name (self, i);
+  for (i = 0; i < MIMI_CUDA_N_KERNELS && ok; i++) {
+    gboolean wanted = i < MIMI_CUDA_ENTER       ? TRUE
+                      : i < MIMI_CUDA_SPLIT_QKV ? self->spread
+                                                : !self->weights->matrix;
+    gchar *name;
 
+    if (!wanted)
+      continue;
+    name = get_name (self, i);
     ok = CHECK (cuda, error, ModuleGetFunction,
         (&self->kernels[i], self->module, name));
     g_free (name);
@@ -270,6 +317,8 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   self->slice_log2 = mimi_cuda_frame_choose_slice (self);
   lay_out_state (self);
   lay_out_scratch (self);
+  if (!weights->matrix)
+    lay_out_shares (self);
   self->row_bytes = MAX (
       MAX (network->width, network->latent_dim) * 4, MIMI_MAX_CODEBOOKS * 2);
   return find_kernels (self, error);

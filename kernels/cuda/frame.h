@@ -31,6 +31,14 @@ typedef enum {
   MIMI_CUDA_SPREAD_UP_TILES,
   MIMI_CUDA_SPREAD_RESIDUAL,
   MIMI_CUDA_SPREAD_TAIL,
+  /* For few streams, without tensor cores. */
+  MIMI_CUDA_SPLIT_QKV,
+  MIMI_CUDA_SPLIT_PROJECT,
+  MIMI_CUDA_SPLIT_EXPAND,
+  MIMI_CUDA_SPLIT_FIRST,
+  MIMI_CUDA_SPLIT_UP,
+  MIMI_CUDA_SPLIT_RESIDUAL,
+  MIMI_CUDA_SPLIT_SKIP,
   MIMI_CUDA_N_KERNELS
 } MimiCudaKernel;
 
@@ -55,7 +63,8 @@ typedef struct {
   /* An entry's activations. `wide` are two buffers that the stages use in
    * turn. */
   guint vector, residual, moments, query, mixed, ffn, first, wide[2], hidden;
-  guint slice_log2; /* channels of a slice of moments */
+  guint slice_log2;       /* channels of a slice of moments */
+  guint partial, arrived; /* see split.cuh */
   guint scratch_length;
 
   guint row_bytes; /* room for a row of input */
@@ -78,6 +87,19 @@ extern const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS];
 
 /* launch.c: outputs of one block of the product that ends a layer. */
 guint mimi_cuda_frame_choose_slice (const MimiCudaFrame *self);
+
+/* How the blocks of split.cuh share a layer. */
+typedef struct {
+  guint ranks;      /* blocks that share the channels */
+  guint part_rows;  /* channels of each of their eight warps */
+  guint tiles_log2; /* tiles a block */
+  guint areas;      /* blocks besides, for one stream */
+} MimiCudaShares;
+
+/* launch.c: the shares that are fastest by docs/cuda.md, for one stream: sums
+ * must not depend on the batch. */
+void mimi_cuda_frame_share (const MimiCudaFrame *self, guint taps, guint inputs,
+    guint outputs, guint times, MimiCudaShares *shares);
 
 /* Works out the layout, loads the module and finds the kernels. Fails with
  * MIMI_ERROR_UNSUPPORTED when the network has sizes no kernel can do. */

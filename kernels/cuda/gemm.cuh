@@ -2,12 +2,13 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * One template around two ways to multiply (lanes.cuh: float32 anywhere;
- * matrix.cuh: tensor cores). A block computes `rows` outputs of one tile (split
- * 8: its eight warps share the input channels; for few tiles), or of eight
- * tiles (split 1: a warp a tile, weights shared through L1; for batches; from
- * 9.0 on, spread.cuh is for few tiles). Either way the channels are summed in
- * the same parts, each in the same order, and the parts in order: a stream's
- * output does not depend on who else is in the batch, bit for bit.
+ * matrix.cuh: tensor cores). A block computes `rows` outputs of eight tiles
+ * (split 1: a warp a tile, weights shared through L1; for batches), or with
+ * tensor cores of one tile (split 8: its eight warps share the input channels;
+ * for few tiles where there are no clusters). For few tiles there are split.cuh,
+ * and from 9.0 on spread.cuh. Either way the channels are summed in the same
+ * parts, each in the same order, and the parts in order: a stream's output does
+ * not depend on who else is in the batch, bit for bit.
  *
  * Fused in front: LayerNorm or ELU, as the input is staged. Fused behind:
  * everything up to the next product's input (epilogue.cuh).
@@ -17,13 +18,10 @@
 #include "epilogue.cuh"
 #include "moments.cuh"
 
-/* A warp stages 32 channels at a time: 8 columns of the past, 16 of now. A row
+/* A warp stages SLAB channels at a time: 8 columns of the past, 16 of now. A row
  * of 24 floats: 8 columns of 4 neighbouring rows are in 32 different banks. */
-#define SLAB 32
 #define PAST 8
 #define SLAB_STRIDE (PAST + TILE)
-/* What a warp stages (768 floats), then its partial sums (64 x 16). */
-#define WARP_FLOATS 1024
 
 static_assert (WARPS == PARTS, "a warp sums one part, or all of them");
 
@@ -31,7 +29,7 @@ static_assert (WARPS == PARTS, "a warp sums one part, or all of them");
  * prologue; channels that do not exist become zero. Columns that do not exist
  * hold anything finite, and nobody looks at what becomes of them.
  * mean, scale: of the lane's four columns, for LayerNorm */
-template <int TAPS, Prologue PROLOGUE>
+template <int TAPS, int SLAB, Prologue PROLOGUE>
 static __device__ void
 stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
     unsigned tile, unsigned k0, unsigned end, const float (&mean)[4],
@@ -39,12 +37,13 @@ stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
 {
   constexpr int H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
   const unsigned lane = threadIdx.x % 32, t = lane % 4 * 4;
-  float now[4][4], past[LEAD + 1];
+  constexpr int N = SLAB / 8;
+  float now[N][4], past[LEAD + 1];
 
   /* Everything is asked for before anything is used. Now: 8 channels at a
    * time, 4 lanes each. */
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < N; i++) {
     const unsigned k = min (k0 + i * 8 + lane / 4, p.inputs - 1);
     *(float4 *)now[i] = *(const float4 *)(in + k * TILE + t);
   }
@@ -52,7 +51,7 @@ stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
     ask_first ();
   /* The past: what this launch has made of it, or else the history; zeros
    * complete the four columns that are read at once. */
-  if (H > 0) {
+  if (H > 0 && (SLAB == 32 || lane < SLAB)) {
     const unsigned k = min (k0 + lane, p.inputs - 1);
     const Past before (
         entry, in, tile, p.tiles, p.times, p.inputs, p.in_stride);
@@ -75,7 +74,7 @@ stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
     }
   }
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < N; i++) {
     const unsigned k = min (k0 + i * 8 + lane / 4, p.inputs - 1);
     float gain = 1.0f, offset = 0.0f;
     if (PROLOGUE == NORM) {
@@ -101,13 +100,14 @@ template <typename Product, Prologue PROLOGUE, Epilogue EPILOGUE>
 static __device__ void
 gemm (const MimiGemmArgs &p)
 {
-  constexpr int H = Product::TAPS - 1;
+  constexpr int H = Product::TAPS - 1, SLAB = Product::SLAB;
+  constexpr int WARP_FLOATS = Product::SUMS + 64 * TILE;
   __shared__ __align__ (16) float shared[WARPS * WARP_FLOATS];
 
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned rows = 1u << p.rows_log2;
   const unsigned n_tiles = WARPS / p.split;
-  const unsigned n_parts = (PARTS << p.subs_log2) / p.split;
+  const unsigned n_parts = Product::count_parts (p) / p.split;
   const unsigned local = warp / p.split, part0 = warp % p.split * n_parts;
   const unsigned column = blockIdx.y * n_tiles + local;
   const unsigned index = column / p.tiles, tile = column % p.tiles;
@@ -138,13 +138,13 @@ gemm (const MimiGemmArgs &p)
     product.begin (part);
     for (unsigned k0 = begin; k0 < end; k0 += SLAB) {
       __syncwarp ();
-      stage<Product::TAPS, PROLOGUE> (
+      stage<Product::TAPS, SLAB, PROLOGUE> (
           p, entry, in, tile, k0, end, mean, scale, x);
       __syncwarp ();
       /* Whoever has a channel's last columns leaves them for the next launch,
        * as the product saw them. */
       if (H > 0 && blockIdx.x == 0 && tile == p.tiles - 1 && entry.ends &&
-          k0 + lane < end) {
+          k0 + lane < end && lane < SLAB) {
         float *kept = history_write (entry, p.history, p.inputs * H);
 #pragma unroll
         for (int j = 0; j < H; j++)
@@ -153,11 +153,11 @@ gemm (const MimiGemmArgs &p)
       }
       product.add (x, k0, min (end - k0, SLAB));
     }
-    product.end ();
+    product.end (part, x + Product::SUMS);
   }
   __syncwarp ();
   if (active)
-    product.leave (x);
+    product.leave (x + Product::SUMS);
   __syncthreads ();
 
   for (unsigned i = threadIdx.x; i < n_tiles * rows * TILE;
@@ -178,7 +178,8 @@ gemm (const MimiGemmArgs &p)
       continue;
     float sum = 0.0f, partner = 0.0f, old = 0.0f;
     for (unsigned s = 0; s < p.split; s++) {
-      const float *sums = shared + (j * p.split + s) * WARP_FLOATS + t;
+      const float *sums =
+          shared + (j * p.split + s) * WARP_FLOATS + Product::SUMS + t;
       sum += sums[n * TILE];
       if (EPILOGUE == QKV)
         partner += sums[(n ^ 1) * TILE];
@@ -189,26 +190,30 @@ gemm (const MimiGemmArgs &p)
       old = *to.to;
     const float y = finish<EPILOGUE> (p, who, to, sum, partner, old);
     if (EPILOGUE == RESIDUAL)
-      shared[j * p.split * WARP_FLOATS + n * TILE + t] = y;
+      shared[j * p.split * WARP_FLOATS + Product::SUMS + n * TILE + t] = y;
   }
 
-  /* A block's rows are a slice: a warp takes the moments of two times or more
-   * of each tile. */
+  /* A block's rows are one slice or two: a warp takes the moments of two times
+   * or more of each tile. */
   if (EPILOGUE == RESIDUAL) {
     __syncthreads ();
-    const unsigned exist = min (p.outputs - blockIdx.x * rows, rows);
+    const unsigned slice = 1u << p.slice_log2;
     for (unsigned i = threadIdx.x; i < n_tiles * rows * TILE;
          i += MIMI_CUDA_THREADS) {
-      const unsigned j = i >> (p.rows_log2 + 4), t = i / rows % TILE;
+      const unsigned j = i >> (p.rows_log2 + 4), t = i / slice % TILE;
+      const unsigned done = i / (slice * TILE) * slice % rows;
+      const unsigned row0 = blockIdx.x * rows + done;
       const unsigned who = blockIdx.y * n_tiles + j; /* one tile an entry */
-      const float value[] = {
-        shared[j * p.split * WARP_FLOATS + i % rows * TILE + t]
-      };
+      const float value[] = { shared[j * p.split * WARP_FLOATS + Product::SUMS +
+                                     (done + i % slice) * TILE + t] };
       float2 moments[1];
-      slice_moments (value, rows, { exist }, moments);
-      if (i % rows == 0 && who < p.n_entries && p.entries[who].state != 0)
+      slice_moments (value, slice,
+          { min (p.outputs - min (row0, p.outputs - 1), slice) }, moments);
+      if (i % slice == 0 && row0 < p.outputs && who < p.n_entries &&
+          p.entries[who].state != 0)
         ((float2 *)(p.moments +
-                    (size_t)who * p.out_stride))[blockIdx.x * TILE + t] =
+                    (size_t)who *
+                        p.out_stride))[(row0 >> p.slice_log2) * TILE + t] =
             moments[0];
     }
   }

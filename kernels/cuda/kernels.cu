@@ -5,6 +5,7 @@
 #include "gemm.cu"
 #include "attention.cu"
 #include "output.cu"
+#include "split.cu"
 
 /* For few streams, on what has clusters. */
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)

@@ -27,6 +27,11 @@
 #define MIMI_CUDA_TAIL_BYTES \
   (4 * (64 * 40 * 2 + 32 * 40 + 8 * 32 * 28 + 32 + 64 + 64 * 3 + 1))
 #define MIMI_CUDA_SAMPLE_PARTS 16
+/* Outputs x times of a block of split.cuh. */
+#define MIMI_CUDA_SPLIT_SUMS 1024
+/* Channels that a warp of split.cuh takes between two branches: a part has
+ * a multiple of them. */
+#define MIMI_CUDA_SPLIT_STEP(taps) ((taps) == 1 ? 4 : (taps) == 7 ? 1 : 2)
 /* Queries an attention block handles, and the widest window it has room for. */
 #define MIMI_CUDA_QUERIES 4
 #define MIMI_CUDA_MAX_WINDOW 512
@@ -98,16 +103,21 @@ typedef struct {
   float *out;          /* [entry][out_stride] */
   float *moments;      /* of `in` for LayerNorm, of `out` for a residual:
                              [entry][slice][16][2], see moments.cuh */
+  float *partial;      /* split.cuh: [entry][in_stride]: [tiles][blocks]
+                             [ranks][1024] */
+  unsigned int *arrived; /* the same: [tiles][blocks], zero between launches */
   const unsigned long long *rope; /* [head_dim / 2]: turns a position, 2^-64 */
   unsigned int in_stride, out_stride;
   unsigned int n_entries;
   unsigned int inputs, outputs; /* channels; outputs: rows of the product */
   unsigned int stride;       /* outputs rounded up, as the weights have them */
   unsigned int part_rows;    /* inputs of each part */
-  unsigned int subs_log2;    /* parts, over eight */
+  unsigned int ranks;        /* lanes.cuh: parts, over eight */
+  unsigned int tiles_log2;   /* split.cuh: tiles a block */
+  unsigned int subs_log2;    /* matrix.cuh: parts, over eight */
   unsigned int times, tiles; /* of the input, each frame */
   unsigned int history;      /* in the state: [2 copies][inputs][taps - 1] */
-  unsigned int rows_log2;    /* outputs a block: 8..64, or 16 or 32 */
+  unsigned int rows_log2;    /* outputs a block: 64, or 16 or 32 */
   unsigned int split;        /* warps that share a tile: 8, or 1 */
   unsigned int slice_log2;   /* channels of a slice of moments */
   unsigned int ratio;        /* of a transposed convolution */

@@ -21,33 +21,14 @@ load4 (const unsigned short *p)
       __uint_as_float (u.y & 0xffff0000u));
 }
 
-/* Adds the lanes that hold other channels of the same outputs: each gives away
- * one half of its values and keeps the sum of the other, so that of 32 values
- * `count` from `first` on are left in v[0..count). */
-template <int HALF>
-static __device__ void
-sum_groups (float (&v)[32], unsigned other, unsigned &first, unsigned &count)
-{
-  if (other >= 32)
-    return;
-  const bool upper = threadIdx.x & other;
-#pragma unroll
-  for (int i = 0; i < HALF; i++) {
-    const float keep = upper ? v[i + HALF] : v[i];
-    const float give = upper ? v[i] : v[i + HALF];
-    v[i] = keep + __shfl_xor_sync (FULL_WARP, give, other);
-  }
-  first += upper ? HALF : 0;
-  count = HALF;
-}
-
-/* A lane holds 4 outputs x 8 times; the lanes beyond the tile's outputs take
- * every second, fourth or eighth channel and are summed by shuffles.
- * Weights: [input][tap][stride]. */
+/* A warp takes 64 outputs x 16 times, a lane 4 x 8 of them. Weights:
+ * [inputs rounded up to 4][tap][outputs rounded up to 4], zero where there are
+ * none. */
 template <typename Weight, int TAPS_> struct Lanes {
   static constexpr int TAPS = TAPS_, H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
-  /* Channels whose weights are on their way while as many are added; a slab is
-   * a multiple of what a warp takes at once. */
+  /* Channels a warp stages at once, and then its sums. */
+  static constexpr int SLAB = 16, SUMS = SLAB * SLAB_STRIDE;
+  /* Channels whose weights are on their way while as many are added. */
 #if __CUDA_ARCH__ >= 1000 /* the same registers, and ptxas spills them */
   static constexpr int UNROLL = 1;
 #else
@@ -55,20 +36,23 @@ template <typename Weight, int TAPS_> struct Lanes {
 #endif
 
   const MimiGemmArgs &p;
-  const unsigned rows, group, groups, quad, half;
+  const unsigned quad, half;
   const Weight *weights;
   float acc[32], total[32];
-  unsigned first, count;
 
   __device__
   Lanes (const MimiGemmArgs &args, unsigned)
-      : p (args), rows (1u << args.rows_log2),
-        group (threadIdx.x % 32 >> (args.rows_log2 - 1)), groups (64 / rows),
-        quad (threadIdx.x % (rows / 2) / 2 * 4), half (threadIdx.x % 2 * 8),
+      : p (args), quad (threadIdx.x % 32 / 2 * 4), half (threadIdx.x % 2 * 8),
         weights ((const Weight *)args.weights +
-                 min (blockIdx.x * rows + quad, args.stride - 4)),
-        total{}, first (0), count (32)
+                 min (blockIdx.x * 64 + quad, args.stride - 4)),
+        total{}
   {
+  }
+
+  static __device__ unsigned
+  count_parts (const MimiGemmArgs &p)
+  {
+    return PARTS * p.ranks;
   }
 
   __device__ void
@@ -88,10 +72,8 @@ template <typename Weight, int TAPS_> struct Lanes {
     for (int u = 0; u < UNROLL; u++)
 #pragma unroll
       for (int tap = 0; tap < TAPS; tap++)
-        w[u][tap] =
-            load4 (weights +
-                   (min (k + u * groups + group, p.inputs - 1) * TAPS + tap) *
-                       p.stride);
+        w[u][tap] = load4 (
+            weights + (min (k + u, p.inputs - 1) * TAPS + tap) * p.stride);
   }
 
   __device__ void
@@ -101,13 +83,13 @@ template <typename Weight, int TAPS_> struct Lanes {
 
     load (w, k0);
 #pragma unroll 1
-    for (unsigned r0 = 0; r0 < n; r0 += UNROLL * groups) {
+    for (unsigned r0 = 0; r0 < n; r0 += UNROLL) {
       float4 next[UNROLL][TAPS];
-      load (next, k0 + r0 + UNROLL * groups);
+      load (next, k0 + r0 + UNROLL);
       ask_first ();
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {
-        const float *row = x + (r0 + u * groups + group) * SLAB_STRIDE;
+        const float *row = x + (r0 + u) * SLAB_STRIDE;
         float window[LEAD + 8];
 #pragma unroll
         for (int i = 0; i < LEAD + 8; i += 4)
@@ -132,25 +114,31 @@ template <typename Weight, int TAPS_> struct Lanes {
     }
   }
 
+  /* Eight parts are what a block of split.cuh sums, before the blocks' sums are
+   * added to each other. */
   __device__ void
-  end ()
+  end (unsigned part, float *sums)
   {
-    first = 0;
-    sum_groups<16> (acc, rows / 2, first, count);
-    sum_groups<8> (acc, rows, first, count);
-    sum_groups<4> (acc, rows * 2, first, count);
 #pragma unroll
     for (int i = 0; i < 32; i++)
       total[i] += acc[i];
+    if (part % PARTS != PARTS - 1)
+      return;
+#pragma unroll
+    for (int i = 0; i < 32; i += 4) {
+      float4 *to = (float4 *)(sums + (quad + i / 8) * TILE + half + i % 8);
+      float4 sum = part < PARTS ? make_float4 (0, 0, 0, 0) : *to;
+      sum.x += total[i];
+      sum.y += total[i + 1];
+      sum.z += total[i + 2];
+      sum.w += total[i + 3];
+      *to = sum;
+      total[i] = total[i + 1] = total[i + 2] = total[i + 3] = 0.0f;
+    }
   }
 
   __device__ void
-  leave (float *sums) const
+  leave (float *) const
   {
-#pragma unroll
-    for (unsigned i = 0; i < 32; i++)
-      if (i < count)
-        sums[(quad + (first + i) / 8) * TILE + half + (first + i) % 8] =
-            total[i];
   }
 };

@@ -25,11 +25,21 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPREAD_UP_TILES] = "mimi_spread_up_tiles",
   [MIMI_CUDA_SPREAD_RESIDUAL] = "mimi_spread_residual",
   [MIMI_CUDA_SPREAD_TAIL] = "mimi_spread_tail",
+  [MIMI_CUDA_SPLIT_QKV] = "mimi_split_qkv",
+  [MIMI_CUDA_SPLIT_PROJECT] = "mimi_split_project",
+  [MIMI_CUDA_SPLIT_EXPAND] = "mimi_split_expand",
+  [MIMI_CUDA_SPLIT_FIRST] = "mimi_split_first",
+  [MIMI_CUDA_SPLIT_UP] = "mimi_split_up",
+  [MIMI_CUDA_SPLIT_RESIDUAL] = "mimi_split_residual",
+  [MIMI_CUDA_SPLIT_SKIP] = "mimi_split_skip",
 };
 
 /* Shared memory that a kernel of spread.cuh may ask for: what every GPU with
  * clusters has; those of 9.0 and 10.0 have room for two such blocks. */
 #define MOST_SHARED (96 * 1024)
+/* And one of split.cuh: every GPU can hold two of them but those of 7.5, which
+ * can hold one. */
+#define MOST_SPLIT_SHARED (47 * 1024)
 /* What attention.cu has besides what it asks for, and a little more. */
 #define ATTENTION_SHARED (20 * 1024)
 /* A channel as staging.cuh has it. */
@@ -82,7 +92,8 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
     .attributes = attributes,
   };
 
-  if (shape.shared > 48 * 1024 &&
+  /* More than 48 KiB, with the little that kernels have by themselves. */
+  if (shape.shared > 40 * 1024 &&
       !CHECK (cuda, l->error, FuncSetAttribute,
           (function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
               (gint)shape.shared)))
@@ -108,22 +119,20 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
 
 /* ---------------------------------------------------------------- shapes --- */
 
-/* Outputs a block, as a power of two: the most that still give a single stream
- * blocks for half of the GPU and more. It must not depend on the batch, since
- * lanes that share a row's channels sum in another order. */
+/* Outputs a block, as a power of two: with tensor cores the most that still
+ * give a single stream blocks for half of the GPU and more. */
 static guint
 choose_rows (
     const MimiCudaFrame *f, MimiCudaKernel kernel, guint outputs, guint tiles)
 {
-  gboolean matrix = f->weights->matrix;
   /* matrix.cuh has no room for 32 outputs of more than two taps. */
-  guint least = matrix ? 4 : 3;
-  guint most = !matrix                                                     ? 6
-               : kernel == MIMI_CUDA_FIRST || kernel == MIMI_CUDA_RESIDUAL ? 4
-                                                                           : 5;
+  guint most =
+      kernel == MIMI_CUDA_FIRST || kernel == MIMI_CUDA_RESIDUAL ? 4 : 5;
   guint rows_log2;
 
-  for (rows_log2 = most; rows_log2 > least; rows_log2--) {
+  if (!f->weights->matrix)
+    return 6;
+  for (rows_log2 = most; rows_log2 > 4; rows_log2--) {
     guint blocks = ((outputs - 1) >> rows_log2) + 1;
     if (blocks * tiles * 5 >= (guint)f->processors * 3)
       break;
@@ -131,14 +140,85 @@ choose_rows (
   return rows_log2;
 }
 
-/* A block's outputs are a slice of moments, and a warp looks at one. */
+/* A block's outputs are a slice of moments or two, and a warp looks at one. */
 guint
 mimi_cuda_frame_choose_slice (const MimiCudaFrame *self)
 {
-  if (self->spread)
+  if (self->spread || !self->weights->matrix)
     return 5;
   return MIN (
       choose_rows (self, MIMI_CUDA_PROJECT, self->network->width, 1), 5);
+}
+
+/* Shared memory of a block of split.cuh: inputs, and then sums. */
+static guint
+get_split_shared (guint part_rows, guint tiles_log2)
+{
+  guint inputs = (8 * part_rows * STAGED_BYTES) << tiles_log2;
+
+  return MAX (inputs, 8 * 8 * 136 * sizeof (gfloat));
+}
+
+void
+mimi_cuda_frame_share (const MimiCudaFrame *self, guint taps, guint inputs,
+    guint outputs, guint times, MimiCudaShares *shares)
+{
+  guint step = MIMI_CUDA_SPLIT_STEP (taps), tiles_log2, ranks;
+  guint tiles = divide_up (times, MIMI_CUDA_TILE);
+  gdouble least = G_MAXDOUBLE;
+
+  for (tiles_log2 = 0; tiles_log2 < 3; tiles_log2++)
+    for (ranks = 1; ranks <= 16; ranks++) {
+      guint rows = 64u >> tiles_log2;
+      guint part = divide_up (divide_up (inputs, 8 * ranks), step) * step;
+      guint areas = divide_up (outputs, rows) * (tiles >> tiles_log2);
+      guint each = divide_up (areas * ranks, self->processors);
+      /* Cycles: what each of two warps of a quarter of a processor issues; bytes
+       * that a block brings from L2 and takes there; what a warp has to wait for
+       * besides. */
+      gdouble run = part * (taps * 33.0 + 8), stage = part * (8 << tiles_log2);
+      gdouble bytes = 4.0 * 8 * part * (taps * rows + (16 << tiles_log2)) +
+                      4096 * (ranks > 1 ? 4 : 2);
+      gdouble cost = each * (2 * run + stage) +
+                     bytes * areas * ranks / (19.0 * self->processors) + run +
+                     (ranks > 1 ? 900 + 40 * ranks : 0);
+
+      if (tiles % (1u << tiles_log2) || cost >= least ||
+          (ranks > 1 && (ranks - 1) * 8 * part >= inputs) ||
+          get_split_shared (part, tiles_log2) > MOST_SPLIT_SHARED)
+        continue;
+      least = cost;
+      *shares = (MimiCudaShares){ ranks, part, tiles_log2, areas };
+    }
+  if (least == G_MAXDOUBLE) /* so many inputs that only gemm.cuh can do it */
+    *shares = (MimiCudaShares){ 1,
+      divide_up (divide_up (inputs, 8), step) * step, 0, 0 };
+}
+
+/* The kernel of split.cuh for a layer, and its taps. */
+static MimiCudaKernel
+get_split_kernel (const MimiCudaFrame *f, MimiCudaKernel kernel, guint *taps)
+{
+  *taps = 1;
+  switch (kernel) {
+    case MIMI_CUDA_QKV:
+      return MIMI_CUDA_SPLIT_QKV;
+    case MIMI_CUDA_PROJECT:
+      return MIMI_CUDA_SPLIT_PROJECT;
+    case MIMI_CUDA_EXPAND:
+      return MIMI_CUDA_SPLIT_EXPAND;
+    case MIMI_CUDA_FIRST:
+      *taps = f->network->first_kernel;
+      return MIMI_CUDA_SPLIT_FIRST;
+    case MIMI_CUDA_UP:
+      *taps = 2;
+      return MIMI_CUDA_SPLIT_UP;
+    case MIMI_CUDA_RESIDUAL:
+      *taps = f->network->residual_kernel;
+      return MIMI_CUDA_SPLIT_RESIDUAL;
+    default:
+      return MIMI_CUDA_SPLIT_SKIP;
+  }
 }
 
 /* The kernel of spread.cuh for a layer, or MIMI_CUDA_N_KERNELS. */
@@ -191,6 +271,37 @@ fills (const MimiCudaFrame *f, guint blocks, guint tiles, guint times_over)
   return (guint64)blocks * (tiles / 8) >= (guint64)times_over * f->processors;
 }
 
+/* Without tensor cores: the blocks of split.cuh share a layer of few tiles, and
+ * warps take the tiles of many. */
+static gboolean
+launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
+{
+  const MimiCudaFrame *f = l->frame;
+  guint tiles = args->tiles * l->batch->entries, taps;
+  guint blocks = divide_up (args->outputs, 64);
+  MimiCudaKernel split = get_split_kernel (f, kernel, &taps);
+  MimiCudaShares shares;
+
+  mimi_cuda_frame_share (
+      f, taps, args->inputs, args->outputs, args->times, &shares);
+  args->stride = (args->outputs + 3) / 4 * 4;
+  args->rows_log2 = 6;
+  args->part_rows = shares.part_rows;
+  args->ranks = shares.ranks;
+  args->tiles_log2 = shares.tiles_log2;
+  args->partial = scratch (l, f->partial);
+  args->arrived = scratch (l, f->arrived);
+  if (shares.areas && !fills (f, blocks, tiles, 1))
+    return launch (l, split,
+        (Shape){
+            divide_up (args->outputs, 64 >> shares.tiles_log2) * shares.ranks,
+            tiles >> shares.tiles_log2, 1, 0,
+            get_split_shared (shares.part_rows, shares.tiles_log2) },
+        args);
+  args->split = 1;
+  return launch (l, kernel, (Shape){ blocks, divide_up (tiles, 8), 1 }, args);
+}
+
 static gboolean
 launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
 {
@@ -205,14 +316,12 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->tiles = divide_up (args->times, MIMI_CUDA_TILE);
   args->moments = scratch (l, f->moments);
   args->slice_log2 = f->slice_log2;
+  if (!f->weights->matrix)
+    return launch_lanes (l, kernel, args);
   spread = get_spread_kernel (f, kernel, args->tiles);
   args->subs_log2 = choose_subs (spread, args->inputs);
-  args->part_rows = divide_up (args->inputs, 8);
-  args->stride = (args->outputs + 3) / 4 * 4;
-  if (f->weights->matrix) {
-    args->stride = (args->outputs + 15) / 16 * 16;
-    args->part_rows = divide_up (args->inputs, 64u << args->subs_log2) * 8;
-  }
+  args->stride = (args->outputs + 15) / 16 * 16;
+  args->part_rows = divide_up (args->inputs, 64u << args->subs_log2) * 8;
   args->rows_log2 = kernel == MIMI_CUDA_PROJECT
                         ? f->slice_log2
                         : choose_rows (f, kernel, args->outputs, args->tiles);

@@ -10,6 +10,8 @@
  * takes 16 or 32 outputs x 16 times, 8 channels a step. */
 template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   static constexpr int TAPS = TAPS_;
+  /* Channels a warp stages at once; its sums take their place. */
+  static constexpr int SLAB = 32, SUMS = 0;
   /* 16 outputs each, and steps between whose loads nothing waits. */
   static constexpr int BLOCKS = TAPS > 2 ? 1 : 2,
                        ROUND = TAPS == 1 && PRODUCTS < 3 ? 2 : 1;
@@ -29,6 +31,12 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
         weights ((const Raw *)args.weights + threadIdx.x % 32), total{}
   {
     seek (part);
+  }
+
+  static __device__ unsigned
+  count_parts (const MimiGemmArgs &p)
+  {
+    return PARTS << p.subs_log2;
   }
 
   /* To the start of a part, its first weights on their way. */
@@ -117,7 +125,7 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   }
 
   __device__ void
-  end ()
+  end (unsigned, float *)
   {
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)

@@ -125,7 +125,7 @@ static gsize
 places (const Pack *pack, gsize inputs, gsize outputs, gsize taps)
 {
   if (!pack->matrix)
-    return inputs * taps * ((outputs + 3) / 4 * 4);
+    return (inputs + 3) / 4 * 4 * taps * ((outputs + 3) / 4 * 4);
   return (outputs + 15) / 16 * 16 * ((inputs + 7) / 8 * 8) * taps;
 }
 

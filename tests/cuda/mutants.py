@@ -197,7 +197,7 @@ DEVICE = [
     ("lanes: a fresh stream hears the one before", "cuda/gemm.cuh", "(made || remembers (entry))", "true", {"capability": 75}),
     ("lanes: history of the wrong tile", "cuda/gemm.cuh", "tile == p.tiles - 1", "tile == 0", {"capability": 75}),
     ("lanes: norm without its offset", "cuda/gemm.cuh", "gain + offset", "gain", {"capability": 75}),
-    ("lanes: no barrier before the sums", "cuda/gemm.cuh", "  if (active)\n    product.leave (x);\n" + BARRIER, "  if (active)\n    product.leave (x);\n", {"capability": 75}),
+    ("matrix: no barrier before the sums", "cuda/gemm.cuh", "  if (active)\n    product.leave (x + Product::SUMS);\n" + BARRIER, "  if (active)\n    product.leave (x + Product::SUMS);\n"),
     ("output: a fresh stream hears the one before", "cuda/output.cu", "made || remembers (entry)", "true", {"capability": 75}),
     ("output: no barrier", "cuda/output.cu", BARRIER, "", {"capability": 75}),
     ("input: status is not cleared", INPUT, "    p.status[blockIdx.x] = 0;\n", "    ;\n", {"capability": 75}),

@@ -218,6 +218,8 @@ attribute (int which)
     case 14: /* texture alignment */
       return 512;
     case 16: /* processors */
+      if (sim_config.processors)
+        return (int)sim_config.processors;
       if (sim_config.card)
         return (int)sim_card ()->processors;
       return cc == 90 ? 132 : cc == 80 ? 108 : cc == 75 ? 40 : 84;

@@ -146,6 +146,7 @@ sim_config_load (void)
   sim_config.seed = number_of ("CUDASIM_SEED", 1);
   sim_config.budget = number_of ("CUDASIM_BUDGET", 256u * 1024 * 1024);
   sim_config.devices = (guint)number_of ("CUDASIM_DEVICES", 1);
+  sim_config.processors = (guint)number_of ("CUDASIM_PROCESSORS", 0);
   sim_config.memory =
       (gsize)number_of ("CUDASIM_MEMORY", 8) * 1024 * 1024 * 1024;
   sim_config.quiet = number_of ("CUDASIM_QUIET", 0) != 0;

@@ -473,6 +473,7 @@ typedef struct {
   gboolean mma_truncates;
   guint64 budget; /* warp instructions a launch */
   guint devices;
+  guint processors; /* 0: what is usual */
   gsize memory;
   gboolean quiet;
   guint64 times;      /* the launch of a graph to time, and all kernels else */
