@@ -9,9 +9,10 @@
 GST_DEBUG_CATEGORY_EXTERN (gst_mimi_dec_debug);
 #define GST_CAT_DEFAULT gst_mimi_dec_debug
 
-/* Frames decoded in one go: enough to fill a GPU's batch, little enough
- * (1.28 s of speech) that a flush never waits long for the streaming thread. */
-#define MAX_FRAMES 16
+/* Frames decoded in one go: as many as share a launch on a GPU, so few (0.64 s of
+ * speech) that they are on their way soon, and that a flush never waits long for
+ * the streaming thread. */
+#define MAX_FRAMES 8
 
 /* Data came before caps that fit: those that did not were reported. */
 static GstFlowReturn

@@ -1,8 +1,8 @@
 /* mimi-bench --batch: many streams of one decoder, stepping together.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
- * Every step gives each stream its next frame, through the calls that any
- * program has. The wall's time is taken without timing the device; the device's
+ * Every step gives each stream its next frame, or with --chunk its next frames,
+ * through the calls that any program has. The wall's time is taken without timing the device; the device's
  * time comes from a second decoder, whose graphs begin and end with an event.
  */
 #include <string.h>
@@ -10,16 +10,20 @@
 #include "bench.h"
 
 #define MAX_STREAMS 1024
+#define MAX_CHUNK 64
 #define WARM_STEPS 8
 #define ROWS 64 /* each stream begins with another of these */
 #define FRAME_SECONDS ((gdouble)MIMI_FRAME_SAMPLES / MIMI_SAMPLE_RATE)
 
 typedef struct {
-  guint n;
+  guint n, chunk; /* streams; frames of each, a step */
   MimiStream **streams;
+  /* Of each frame of a step, a stream's side by side. */
+  MimiStream **whose;
   gconstpointer *rows;
-  gpointer *pcm, *blobs; /* blobs: NULL, or a state for each */
+  gpointer *pcm;
   MimiResult *results;
+  gpointer *blobs; /* NULL, or a state for each stream */
   gsize blob_size;
 } Crowd;
 
@@ -37,11 +41,13 @@ crowd_clear (Crowd *crowd)
   for (guint i = 0; i < crowd->n; i++) {
     if (crowd->streams[i])
       mimi_stream_free (crowd->streams[i]);
-    g_free (crowd->pcm[i]);
     if (crowd->blobs)
       g_free (crowd->blobs[i]);
   }
+  for (guint i = 0; i < crowd->n * crowd->chunk; i++)
+    g_free (crowd->pcm[i]);
   g_free (crowd->streams);
+  g_free (crowd->whose);
   g_free (crowd->rows);
   g_free (crowd->pcm);
   g_free (crowd->blobs);
@@ -52,15 +58,21 @@ static gboolean
 crowd_init (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
     const MimiRows *rows, guint n, gboolean host, GError **error)
 {
-  *crowd = (Crowd){ n, g_new0 (MimiStream *, n), g_new0 (gconstpointer, n),
-    g_new0 (gpointer, n), host ? g_new0 (gpointer, n) : NULL,
-    g_new0 (MimiResult, n), 0 };
+  guint chunk = (guint)MAX (options->chunk, 1), all = n * chunk;
+
+  *crowd =
+      (Crowd){ n, chunk, g_new0 (MimiStream *, n), g_new0 (MimiStream *, all),
+        g_new0 (gconstpointer, all), g_new0 (gpointer, all),
+        g_new0 (MimiResult, all), host ? g_new0 (gpointer, n) : NULL, 0 };
 
   for (guint i = 0; i < n; i++) {
     MimiStream *stream = mimi_stream_new (decoder, options->threads, error);
 
     crowd->streams[i] = stream;
-    crowd->pcm[i] = g_new (gfloat, MIMI_FRAME_SAMPLES);
+    for (guint j = i * chunk; j < (i + 1) * chunk; j++) {
+      crowd->whose[j] = stream;
+      crowd->pcm[j] = g_new (gfloat, MIMI_FRAME_SAMPLES);
+    }
     if (!stream || !mimi_stream_set_rows (stream, rows, error))
       return FALSE;
     mimi_stream_set_pcm (stream, options->s16 ? MIMI_PCM_S16 : MIMI_PCM_F32);
@@ -74,7 +86,7 @@ crowd_init (Crowd *crowd, const BenchOptions *options, MimiDecoder *decoder,
   return TRUE;
 }
 
-/* One frame of each stream; with blobs, its state comes and goes. */
+/* The next frames of each stream; with blobs, its state comes and goes. */
 static gboolean
 crowd_step (Crowd *crowd, GError **error)
 {
@@ -84,7 +96,7 @@ crowd_step (Crowd *crowd, GError **error)
     if (!mimi_stream_restore (
             crowd->streams[i], crowd->blobs[i], crowd->blob_size, error))
       return FALSE;
-  if (!mimi_streams_decode (crowd->streams, crowd->n, crowd->rows,
+  if (!mimi_streams_decode (crowd->whose, crowd->n * crowd->chunk, crowd->rows,
           (gpointer const *)crowd->pcm, crowd->results, error))
     return FALSE;
   for (i = 0; crowd->blobs && i < crowd->n; i++)
@@ -103,7 +115,9 @@ static void
 give_rows (Crowd *crowd, const gchar *data, gsize row_size, guint i)
 {
   for (guint s = 0; s < crowd->n; s++)
-    crowd->rows[s] = data + (i + s) % ROWS * row_size;
+    for (guint j = 0; j < crowd->chunk; j++)
+      crowd->rows[s * crowd->chunk + j] =
+          data + (i * crowd->chunk + j + s) % ROWS * row_size;
 }
 
 static gboolean
@@ -168,11 +182,13 @@ measure (const BenchOptions *options, MimiDecoder *decoder, guint n,
   return good;
 }
 
-/* A row of the table; it is Markdown, to be kept as it is. */
+/* A row of the table; it is Markdown, to be kept as it is. `chunk` frames of each
+ * stream a step. */
 static void
-report (guint n, gboolean host, Steps *wall, Steps *device)
+report (guint n, guint chunk, gboolean host, Steps *wall, Steps *device)
 {
-  gdouble frames = (gdouble)n * wall->steps, rate = frames / wall->total;
+  gdouble frames = (gdouble)n * chunk * wall->steps;
+  gdouble rate = frames / wall->total;
   gchar *device_times =
       device ? g_strdup_printf ("%.4f | %.4f",
                    bench_quantile (device->device, device->steps, 0.5) * 1e3,
@@ -201,7 +217,8 @@ measure_both (const BenchOptions *options, MimiDecoder *decoder,
                   (!timed || measure (options, timed, n, host, &device, error));
 
   if (good)
-    report (n, host, &wall, timed ? &device : NULL);
+    report (
+        n, (guint)MAX (options->chunk, 1), host, &wall, timed ? &device : NULL);
   steps_clear (&wall);
   steps_clear (&device);
   return good;
@@ -313,6 +330,15 @@ bench_check_batches (const BenchOptions *options, GError **error)
         "--apart needs --batch, and leaves the state on the device");
     good = FALSE;
   }
+  if (good && options->batch &&
+      (options->chunk < 1 || options->chunk > MAX_CHUNK ||
+          (options->chunk > 1 && options->apart))) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
+        "--chunk %d: with --batch from 1 to %d frames a step, and with --apart "
+        "one",
+        options->chunk, MAX_CHUNK);
+    good = FALSE;
+  }
   if (good && !options->batch && i > 1) {
     g_set_error (error, MIMI_ERROR, MIMI_ERROR_INPUT,
         "--state %s: both in one run need --batch", options->state);
@@ -337,12 +363,13 @@ bench_batches (const BenchOptions *options, MimiModel *model,
   mimi_decoder_get_info (decoder, &info);
   if (g_str_equal (info.backend, "cuda") && !options->apart)
     timed = get_timed (options, model);
-  g_print ("decodes on   %s, %s; weights %.1f MB, state of a stream %.3f MB\n\n"
+  g_print ("decodes on   %s, %s; weights %.1f MB, state of a stream %.3f MB; "
+           "a step is %d frames of each stream\n\n"
            "| streams | state | device ms | p99 | wall ms | p99 | frames/s | "
            "in real time | launches | waits | bytes up | bytes down | steps |\n"
            "|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
       info.backend, info.device, info.weights_bytes * 1e-6,
-      info.state_bytes * 1e-6);
+      info.state_bytes * 1e-6, MAX (options->chunk, 1));
   for (guint i = 0; good && sizes[i]; i++)
     for (guint j = 0; good && states[j]; j++)
       good = parse_size (sizes[i], &n, error) &&
