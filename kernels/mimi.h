@@ -230,7 +230,8 @@ void mimi_stream_reset (MimiStream *stream);
  *
  * rows    n rows, any alignment
  * pcm     room for n * 1920 samples; result->written * 1920 are written
- * Returns FALSE with `error` set only when the device failed.
+ * Returns FALSE with `error` set only when the device failed; result->written
+ * frames are there then too.
  */
 gboolean mimi_stream_decode (MimiStream *stream, gconstpointer rows, guint n,
     gpointer pcm, MimiResult *result, GError **error);

@@ -4,7 +4,7 @@
 line of PTX. All are of a kind that has been made: something left out, one off, swapped, too short, kept too long."""
 import re
 
-BACKEND, GRAPH, STATE = "cuda/backend.c", "cuda/graph.c", "cuda/state.c"
+BACKEND, GRAPH, STATE, QUEUE = "cuda/backend.c", "cuda/graph.c", "cuda/state.c", "cuda/queue.c"
 LAUNCH, FRAME = "cuda/launch.c", "cuda/frame.c"
 SPREAD, STAGING, EPILOGUE = "cuda/spread.cuh", "cuda/staging.cuh", "cuda/epilogue.cuh"
 RESIDUAL, TAIL, INPUT, ATTENTION = "cuda/residual.cu", "cuda/tail.cu", "cuda/input.cu", "cuda/attention.cu"
@@ -31,6 +31,19 @@ HOST = [
     ("fade-in forgets where it is", BACKEND, "entry->fade_position = item->position;", "entry->fade_position = 0;"),
     ("no fade-in", BACKEND, "entry->fade_in = item->fade_in;", "entry->fade_in = 0;"),
     ("one codebook less", BACKEND, "entry->n_codes = item->n_codes;", "entry->n_codes = item->n_codes - 1;"),
+    # runs
+    ("a run is one too long", QUEUE, "*follows < MIMI_LONGEST_RUN &&", "*follows <= MIMI_LONGEST_RUN &&"),
+    ("an utterance ends inside a run", QUEUE, "!item->reset &&", "TRUE &&"),
+    ("a run of two kinds of rows", QUEUE, "item->kind == before->kind &&", "TRUE &&"),
+    ("a frame is not waited for", QUEUE, "return before->taken;", "return TRUE;"),
+    ("who waits for nothing stays in the queue", QUEUE, "      *link = request->next;\n", "      link = &request->next;\n"),
+    ("a run is many runs of one", QUEUE, "turn->follows[turn->n - 1] + 1;", "0;"),
+    ("the copies take no turns", BACKEND, "      slot->copy ^= 1;\n", "      (void)0;\n"),
+    ("the copies take turns with frames", BACKEND, "    if (mimi_cuda_turn_ends_run (turn, i))\n      slot", "    slot"),
+    ("a run ends nowhere", BACKEND, "entry->ends = mimi_cuda_turn_ends_run (turn, i);", "entry->ends = 0;"),
+    ("what follows an overflow is kept", "engine/stream.c", "      return i + 1;\n", "      (void)0;\n"),
+    ("what follows a bad row goes with what was before", "engine/stream.c", "run->states[run->n - 1] == MIMI_ROW_BAD)", "0)"),
+    ("all rows of a run are the first", "engine/stream.c", "stream->values + run->good * stream->values_length", "stream->values"),
     # copies
     ("the row is short", BACKEND, "item->values,\n      size);", "item->values,\n      size - 4);"),
     ("the row of codes is short", BACKEND, "size = item->n_codes * sizeof *item->codes;", "size = item->n_codes * sizeof *item->codes / 2;"),
@@ -83,6 +96,7 @@ LAYOUT = [
     # frame.c
     ("two histories in one place", FRAME, "2 * n->channels[i + 1] * (n->residual_kernel - 1)", "32"),
     ("a history has one copy", FRAME, "take (length, 2 * n->channels[i]);", "take (length, n->channels[i]);"),
+    ("the ring has no room for a run", FRAME, "count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);", "count_blocks (n, n->upsample, n->upsample);"),
     ("the ring is a block short", FRAME, "count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);", "count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample) - 1;"),
     ("layers share a ring", FRAME, "take (length, 2 * n->width * self->ring_blocks * MIMI_CUDA_TILE);", "i > 0 ? self->rings[0] : take (length, 2 * n->width * self->ring_blocks * MIMI_CUDA_TILE);"),
     ("no room for moments", FRAME, "length, (((n->width - 1) >> self->slice_log2) + 1) * MIMI_CUDA_TILE * 2);", "length, 0);"),
@@ -193,6 +207,21 @@ DEVICE = [
     ("attention: this frame's block is fetched before the wait", ATTENTION, "? (unsigned)(run - block0) : 0;", "? (unsigned)(run - block0) + 1 : 0;"),
     ("attention: no dependency wait", ATTENTION, "    wait_for_inputs ();\n  }\n  float own", "  }\n  float own"),
     ("attention: copies are not waited for", ATTENTION, "    staged.end ();\n", ""),
+    # runs
+    ("run: the first tile of the frame before", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1) * inputs * TILE)", "in - entry_stride)"),
+    ("run: the frame's own last tile", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1)", "in + (size_t)(tiles - 1)"),
+    ("run: more taps than columns, and all of one frame", "cuda/common.cuh", "        row -= stride;\n", ""),
+    ("run: more taps than columns, and nothing in the state", "cuda/common.cuh", "entry.follows * columns)", "entry.follows * TILE)"),
+    ("run: everybody leaves a history", STAGING, "  if (!entry.ends)\n    return;\n", ""),
+    ("run: attention fetches before the wait what the run makes", ATTENTION, "(entry.frame - entry.follows) * p.times / TILE", "entry.frame * p.times / TILE"),
+    ("run: attention leaves out what the run made", ATTENTION, "    for (unsigned b = n_old; b + 1 < n_blocks; b++)\n      staged.begin (keys, values, b, slot_of (b));\n", ""),
+    ("run: enter takes its row for the one before", INPUT, "(from_row - p.row_bytes / 4)[i - words]", "from_row[i - words]"),
+    ("run: front keeps every frame", INPUT, "lane == 0 && entry.ends", "lane == 0"),
+    ("run: tail keeps every frame", TAIL, "tile == SAMPLES / TILE - 1 && entry.ends", "tile == SAMPLES / TILE - 1"),
+    ("run: tail looks at its own tile twice", TAIL, "made.reach > 0 ? made.tile : in)", "false ? made.tile : in)"),
+    ("run: front takes its row for the one before", INPUT, "vector - p.vector_stride", "vector", {"capability": 75}),
+    ("run: output takes the state for the frame before", "cuda/output.cu", "t >= 0 || entry.follows > 0", "t >= 0", {"capability": 75}),
+    ("run: output keeps every frame", "cuda/output.cu", "gridDim.x - 1 && entry.ends", "gridDim.x - 1", {"capability": 75}),
     # what is for many streams, or for older GPUs
     ("lanes: a fresh stream hears the one before", "cuda/gemm.cuh", "(made || remembers (entry))", "true", {"capability": 75}),
     ("lanes: history of the wrong tile", "cuda/gemm.cuh", "tile == p.tiles - 1", "tile == 0", {"capability": 75}),

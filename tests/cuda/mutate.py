@@ -37,12 +37,15 @@ import mutants
 TOP = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = TOP / "kernels"
 SOURCES = {"host": mutants.HOST, "layout": mutants.LAYOUT, "device": mutants.DEVICE}
+# Of test-cuda-run: what is quick, and all networks' kinds of kernels.
+RUNS = ["-p", "/cuda/run/together", "-p", "/cuda/run/state", "-p", "/cuda/run/items/fp32", "-p", "/cuda/run/bad"]
 # Program, arguments, thoroughness of the simulator; the first that fails is enough, so the quick ones come first.
 TESTS = [
     ("tests/kernels/test-stream", [], "off"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "fast"),
     ("tests/cuda/test-cuda-bus", ["-p", "/cuda/bus/codes"], "fast"),
     ("tests/cuda/test-cuda-bus", [], "off"),
+    ("tests/cuda/test-cuda-run", RUNS, "off"),
     ("tests/cuda/test-cuda-batch", [], "off"),
     ("tests/kernels/test-state", ["-p", "/state/cuda"], "off"),
     ("tests/cuda/test-cuda-failures", [], "off"),
@@ -58,6 +61,7 @@ KERNEL_TESTS = [
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket2m-pocket"], "fast"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket-pocket"], "off"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tinyfull-moshi"], "off"),
+    ("tests/cuda/test-cuda-run", RUNS, "fast"),
     ("tests/cuda/test-cuda-batch", [], "off"),
 ]
 

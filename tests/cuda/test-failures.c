@@ -240,6 +240,45 @@ test_running (gconstpointer failure)
   g_free (rows);
 }
 
+/* The second launch of a call fails: what the first gave is there. */
+static void
+test_runs (void)
+{
+  MimiStream *stream;
+  MimiDecoder *decoder;
+  MimiModel *model;
+  MimiRows format;
+  MimiResult result;
+  GError *error = NULL;
+  guint n = 2 * MIMI_LONGEST_RUN;
+  gfloat *pcm, *oracle;
+  guint8 *rows;
+
+  if (!in_subprocess (""))
+    return;
+  pcm = g_new (gfloat, n * SAMPLES);
+  model = network_open (&tiny);
+  rows = network_read_rows (&tiny, model, n, &format);
+  oracle = network_read_oracle (&tiny, MIMI_LONGEST_RUN);
+  decoder = get_decoder (MIMI_BACKEND_CUDA, -1, &error);
+  stream = mimi_stream_new (decoder, 1, &error);
+  g_assert_no_error (error);
+  mimi_stream_set_rows (stream, &format, &error);
+  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+  fail_from_now ("sync:2");
+  g_assert_false (mimi_stream_decode (stream, rows, n, pcm, &result, &error));
+  assert_says (error, MIMI_ERROR_DEVICE, "failed");
+  g_assert_cmpuint (result.written, ==, MIMI_LONGEST_RUN);
+  g_assert_cmpfloat (snr (oracle, pcm, MIMI_LONGEST_RUN * SAMPLES), >=, 90);
+  g_clear_error (&error);
+  mimi_stream_free (stream);
+  mimi_decoder_unref (decoder);
+  mimi_model_unref (model);
+  g_free (oracle);
+  g_free (rows);
+  g_free (pcm);
+}
+
 static gint opened; /* streams */
 
 static gpointer
@@ -429,6 +468,7 @@ main (int argc, char **argv)
     g_test_add_data_func (path, running[i], test_running);
     g_free (path);
   }
+  g_test_add_func ("/cuda/running/runs", test_runs);
   g_test_add_func ("/cuda/running/threads", test_threads);
   g_test_add_func ("/cuda/running/full", test_full);
   g_test_add_func ("/cuda/running/steady", test_steady);
