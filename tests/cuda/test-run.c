@@ -442,6 +442,17 @@ test_items (gconstpointer data)
   assert_frames (&c, 0, LENGTH, pcm + 2 * LENGTH * SAMPLES);
   assert_frames (&c, 0, 1, pcm + 3 * LENGTH * SAMPLES);
 
+  /* nobody else waits, and there is room for more */
+  before = after;
+  for (i = 0; i < LENGTH; i++)
+    fill (&items[i], &c, slots[3], i, pcm + i * SAMPLES);
+  ops->step (cuda, items, LENGTH, &error);
+  g_assert_no_error (error);
+  ops->get_info (cuda, &after);
+  g_assert_cmpuint (
+      after.launches - before.launches, ==, (LENGTH + RUN - 1) / RUN);
+  assert_frames (&c, 0, LENGTH, pcm);
+
   /* every second row already denormalised, here with nothing to undo */
   latents = (gfloat *)c.rows;
   for (i = 0; i < 4; i++) {
