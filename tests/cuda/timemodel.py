@@ -5,7 +5,9 @@
 
 REPORT  what tests/cudasim wrote to CUDASIM_REPORT while N frames (and one to
         warm up) of one stream were decoded:
-          CUDASIM_CC=90 CUDASIM_CHECK=off CUDASIM_REPORT=report.json \\
+          CUDASIM_CARD=H200 CUDASIM_TIMES=N CUDASIM_CHECK=off \\
+            CUDASIM_REGISTERS=build/kernels/cuda/kernels.log \\
+            CUDASIM_REPORT=report.json \\
             LD_LIBRARY_PATH=build/tests/cudasim build/kernels/bench/mimi-bench \\
             --backend cuda -i latents.f32 -o pcm.f32 model.safetensors
 
@@ -14,7 +16,12 @@ instructions; instructions over issue slots; tensor instructions over their
 rate; sectors over the bandwidth of L2. The lower bound is the largest of them,
 the upper their sum. What a kernel does before it waits for those before it
 (`early`) costs nothing as long as it takes less time than the kernel before.
-Then the edges between kernels, and the bus. Nothing here was measured on a
+Then the edges between kernels, and the bus.
+
+With CUDASIM_TIMES the simulator has played frame N on the card's processors,
+and the estimate that it came to is printed too: for each launch the time from
+the end of the one before (and the edge after that) to its own end, between low
+and high, and what the warp that ended last had waited for. Nothing here was measured on a
 card; docs/cuda.md says where each constant comes from.
 """
 import argparse
@@ -25,9 +32,9 @@ import math
 # L2 bytes a cycle, microseconds from a kernel to the next: low, high; the same
 # with programmatic dependent launch
 CARDS = {
-    "H200": dict(sms=132, mhz=1980, mma=8 / 0.63, l2=2800, edge=(1.3, 1.4),
+    "H200": dict(sms=132, mhz=1980, mma=4 / 0.63, l2=2800, edge=(1.3, 1.4),
                  overlap=(0.35, 0.8), fits=50, dram=4800),
-    "L4": dict(sms=58, mhz=2040, mma=32, l2=1100, edge=(0.94, 1.12), fits=48,
+    "L4": dict(sms=58, mhz=2040, mma=16, l2=1100, edge=(0.94, 1.12), fits=48,
                dram=300),
     "RTX4060": dict(sms=24, mhz=2100, mma=32, l2=450, edge=(0.83, 1.12),
                     fits=24, dram=256),
@@ -81,6 +88,45 @@ def in_order(kernels):
     return order
 
 
+# What a warp waits for, in the report's words.
+CAUSES = {
+    "latency": ("math", "sfu", "shuffle", "mma", "shared", "l2", "fence"),
+    "issue": ("issue", "pipe"),
+    "tensor": ("tensor",),
+    "lsu": ("conflict",),
+    "L2": ("bandwidth",),
+    "cluster": ("remote", "cluster"),
+    "barrier": ("barrier",),
+    "early": ("early",),
+}
+
+
+def print_scheduled(played, times):
+    mhz = played["mhz"]
+    print(f"\n{'launch, in order':28s} blocks    low  sched   high  early   "
+          "where its last warp spent it, %")
+    for launch in played["launches"]:
+        name = launch["kernel"]
+        late = times[name][0]
+        took = (launch["end"] - launch["release"]) / mhz
+        spent = {group: 100 * sum(launch["spent"][c] for c in causes)
+                 for group, causes in CAUSES.items()}
+        total = max(launch["end"] - launch["release"], 1)
+        # a block that had to wait for a place
+        spent["place"] = max(100 * total - sum(spent.values()), 0)
+        print(f"{name:28s} {launch['blocks']:6d} {max(late.values()):6.2f} "
+              f"{took:6.2f} {sum(late.values()):6.2f} "
+              f"{launch['early'] / mhz:6.2f}   " +
+              " ".join(f"{group} {v / total:.0f}" for group, v in
+                       sorted(spent.items(), key=lambda x: -x[1])
+                       if v / total >= 5))
+    low, high = (cycles / mhz for cycles in played["total"])
+    work = sum(k["end"] - k["release"] for k in played["launches"]) / mhz
+    print(f"scheduled: {work:.1f} us of kernels, with edges {low:.1f} to {high:.1f}")
+    print(f"{played['card']}, one stream: scheduled {low + BUS[0]:.0f} to "
+          f"{high + BUS[1]:.0f} us a frame (predicted)")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("report")
@@ -90,8 +136,13 @@ def main():
     options = parser.parse_args()
     card = CARDS[options.card]
     with open(options.report) as f:
-        kernels = {n: k for n, k in json.load(f)["kernels"].items()
-                   if k["launches"] > options.frames}
+        report = json.load(f)
+    kernels = {n: k for n, k in report["kernels"].items()
+               if k["launches"] > options.frames}
+    played = report.get("scheduled")
+    if played and played["card"] != options.card:
+        parser.error(f"the simulator played it on {played['card']}, with "
+                     "CUDASIM_CARD")
 
     times = {n: measure(card, k) for n, k in kernels.items()}
     print(f"{'kernel':28s} a frame  chain  issue tensor     L2    low   high  early us")
@@ -122,6 +173,8 @@ def main():
         total = [max(t, dram) for t in total]
     print(f"{options.card}, one stream: {total[0]:.0f} to {total[1]:.0f} us a frame "
           f"(predicted)")
+    if played:
+        print_scheduled(played, times)
 
 
 if __name__ == "__main__":

@@ -157,6 +157,7 @@ sim_config_load (void)
   sim_config.image = g_getenv ("CUDASIM_IMAGE");
   sim_config.times = sim_config.times_left = number_of ("CUDASIM_TIMES", 0);
   sim_config.times_no_edge = number_of ("CUDASIM_NO_EDGE", 0) != 0;
+  sim_config.times_apart = number_of ("CUDASIM_APART", 0) != 0;
   sim_config.times_late_trigger = number_of ("CUDASIM_LATE_TRIGGER", 0) != 0;
   sim_config.times_as_written = number_of ("CUDASIM_AS_WRITTEN", 0) != 0;
   sim_config.count = sim_config.report != NULL;

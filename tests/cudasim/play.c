@@ -23,6 +23,7 @@ begin_block (Player *p, LaunchState *l, ClusterState *c, guint index, guint at)
   m->threads += t->warps * SIM_LANES;
   m->shared += t->shared;
   m->n_blocks++;
+  l->use[at].n_blocks++;
   for (guint i = 0; i < t->warps; i++) {
     Warp *w = &b->warps[i];
     w->launch = l;
@@ -50,19 +51,25 @@ begin_block (Player *p, LaunchState *l, ClusterState *c, guint index, guint at)
     }
 }
 
+/* Of those that have the fewest, the next after the last that was found. */
 static gint
-find_processor (const Player *p, const LaunchState *l)
+find_processor (Player *p, const LaunchState *l)
 {
   const SimTimed *t = l->timed;
   gint best = -1;
-  for (guint i = 0; i < p->card->processors; i++) {
+  for (guint k = 0; k < p->card->processors; k++) {
+    guint i = (p->turn + k) % p->card->processors;
     const Processor *m = &p->processors[i];
     if (m->room + 1e-6 < l->room || m->shared + t->shared > p->card->shared ||
-        m->threads + t->warps * SIM_LANES > p->card->threads)
+        m->threads + t->warps * SIM_LANES > p->card->threads ||
+        (sim_config.times_apart && t->n_blocks <= p->card->processors &&
+            l->use[i].n_blocks))
       continue;
     if (best < 0 || m->n_blocks < p->processors[best].n_blocks)
       best = (gint)i;
   }
+  if (best >= 0)
+    p->turn = (guint)best + 1;
   return best;
 }
 
@@ -71,7 +78,7 @@ static gboolean
 begin_cluster (Player *p, LaunchState *l)
 {
   const SimTimed *t = l->timed;
-  guint first = l->n_begun;
+  guint first = l->n_begun, n = 0;
   Processor *saved =
       g_memdup2 (p->processors, p->card->processors * sizeof *p->processors);
   guint *where = g_new (guint, t->cluster);
@@ -81,13 +88,16 @@ begin_cluster (Player *p, LaunchState *l)
     fits = at >= 0;
     if (!fits)
       break;
-    where[i] = (guint)at;
+    where[n++] = (guint)at;
     p->processors[at].room -= l->room;
     p->processors[at].threads += t->warps * SIM_LANES;
     p->processors[at].shared += t->shared;
     p->processors[at].n_blocks++;
+    l->use[at].n_blocks++;
   }
   memcpy (p->processors, saved, p->card->processors * sizeof *saved);
+  for (guint i = 0; i < n; i++)
+    l->use[where[i]].n_blocks--;
   g_free (saved);
   if (fits) {
     ClusterState *c = &l->clusters[first / t->cluster];

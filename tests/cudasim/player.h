@@ -79,6 +79,7 @@ struct _ClusterState {
 
 typedef struct {
   guint64 issued, tensor, lsu, bytes;
+  guint n_blocks; /* that are there */
 } Use;
 
 /* Sectors that a processor has in L1: when they arrived. */
@@ -117,7 +118,7 @@ typedef struct {
 
 typedef struct {
   const SimCard *card;
-  guint n_launches;
+  guint n_launches, turn;
   guint64 now, timer;
   gboolean check_launches, is_stuck;
   gdouble l2;

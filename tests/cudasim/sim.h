@@ -480,6 +480,7 @@ typedef struct {
   guint64 times_left; /* launches of graphs until then */
   gboolean times_as_written; /* nothing is put in another order */
   gboolean times_no_edge;
+  gboolean times_apart;        /* no two blocks of a small launch meet */
   gboolean times_late_trigger; /* launches trigger after their wait */
   gconstpointer card;          /* SimCard */
   const gchar *registers;      /* a log of ptxas, or NULL */

@@ -271,6 +271,7 @@ end_block (Player *p, BlockState *b, guint64 now)
   m->threads -= l->timed->warps * SIM_LANES;
   m->shared -= l->timed->shared;
   m->n_blocks--;
+  l->use[b->processor].n_blocks--;
   l->n_ended++;
   trigger (p, b);
   p->check_launches = TRUE;
