@@ -28,7 +28,8 @@
  *   int64 are codes. `32:1:1:1` and `1:32:1` are the same as `32`.
  *
  * `framerate` is 25/2 or not there. A buffer may hold any number of frames, and
- * a frame may be spread over buffers.
+ * a frame may be spread over buffers. Up to eight of a buffer are decoded
+ * together, which takes a GPU less time than one by one.
  *
  * ## Utterances
  *

@@ -223,8 +223,8 @@ void mimi_stream_set_fade_in (MimiStream *stream, guint64 samples);
 void mimi_stream_reset (MimiStream *stream);
 
 /* Decodes `n` rows into PCM; the result is the same for any split of the rows
- * into calls, and on a GPU up to eight of a call share a launch, which costs
- * little more than one by itself. A row that cannot be decoded (NaN, Inf, a code
+ * into calls, and on a GPU up to eight of a call share a launch, which takes less
+ * time than one by one. A row that cannot be decoded (NaN, Inf, a code
  * out of range, values so large that the network overflows) becomes a frame of
  * silence and resets the state: it is counted in `result` and is no error.
  *

@@ -25,7 +25,7 @@ set -- "$@" "-Dnvcc=$nvcc"
 quietly meson setup "$build" "$@"
 
 programs='kernels/bench/mimi-bench tests/cuda/test-cuda-oracle'
-programs="$programs tests/cuda/test-cuda-batch tests/kernels/test-state"
+programs="$programs tests/cuda/test-cuda-batch tests/cuda/test-cuda-run tests/kernels/test-state"
 oracles='tiny tiny-BF16 pocket2m pocket tinyfull tinyfull-5'
 checkpoints='tests/kernels/tiny-pocket tests/kernels/tiny-pocket-BF16
   tests/kernels/pocket2m-pocket tests/kernels/tinyfull-moshi

@@ -76,7 +76,7 @@ wrap ()
 }
 
 for program in kernels/bench/mimi-bench tests/cuda/test-cuda-oracle \
-  tests/cuda/test-cuda-batch tests/kernels/test-state; do
+  tests/cuda/test-cuda-batch tests/cuda/test-cuda-run tests/kernels/test-state; do
   wrap $program
 done
 bench=$work/bin/mimi-bench
@@ -196,11 +196,12 @@ sizes=1,2,4,8,16,32,64,128,256,512,1024 few_sizes=1,64,1024 host_sizes=1,16
 threads=1,16,256
 seconds=0.7 frames=1000 device=cuda
 gates='pocket pocket18m pocket2m tiny tinyfull demo --frames 750' only='' only_batch=''
+only_run='-p /cuda/run/bad -p /cuda/run/together -p /cuda/run/state -p /cuda/run/window -p /cuda/run/threads'
 golden_names='tiny tiny-erf pocket pocket18m pocket2m tinyfull-8'
 if [ $small = yes ]; then
   others='' network=tiny sizes=1,3 few_sizes=1 host_sizes=1 threads=3 seconds=0.1 frames=2
   device=cpu gates='tiny --frames 4 --precision fp32,bf16' only='-p /cuda/fp32/tiny-pocket'
-  only_batch='-p /cuda/batch/reuse' golden_names=tiny
+  only_batch='-p /cuda/batch/reuse' only_run='-p /cuda/run/together' golden_names=tiny
 fi
 model=$(checkpoint $network-pocket) || model=
 small_model=$(checkpoint tiny-pocket)
@@ -214,11 +215,14 @@ section card 40 describe
 section oracle 60 "$work/bin/test-cuda-oracle" $only
 # shellcheck disable=SC2086 # a list of words
 section batch 40 "$work/bin/test-cuda-batch" $only_batch
+# shellcheck disable=SC2086 # a list of words
+section runs 40 "$work/bin/test-cuda-run" $only_run
 section state 30 "$work/bin/test-state"
 if [ -n "$model" ]; then
   section bench-fp32 70 measure --batch $sizes "$model"
   section bench-threads 30 measure --batch $threads --apart "$model"
   section bench-state 30 measure --batch $host_sizes --state device,host "$model"
+  section bench-runs 25 measure --batch $host_sizes --chunk 8 "$model"
 else
   absent bench-fp32 "no $network-pocket.safetensors, and no numpy to make it"
 fi
@@ -287,6 +291,7 @@ card=$(sed -n 's/^decodes on *cuda, \(.*\); weights.*/\1/p' "$out/card.log" 2>/d
   table bench-fp32 "mimi-bench, $network, fp32"
   table bench-threads 'Each stream in a thread of its own, as elements are'
   table bench-state 'State on the device, and passed in and out at every frame'
+  table bench-runs 'Eight frames of each stream a step'
   table torch-fp32 "PyTorch, the same step of the same checkpoint, fp32"
   table torch-batch 'PyTorch, batches, fp32'
   table torch-tf32 'PyTorch, tf32 allowed'
