@@ -39,6 +39,9 @@ refused("expected device, host", "--batch", "1", "--state", "up")
 refused("need --batch", "--state", "device,host")
 refused("needs --batch", "--apart")
 refused("leaves the state", "--apart", "--batch", "2", "--state", "host")
+refused("from 1 to 64 frames", "--batch", "1", "--chunk", "65")
+refused("from 1 to 64 frames", "--batch", "1", "--chunk", "0")
+refused("with --apart one", "--batch", "2", "--chunk", "2", "--apart")
 refused("expected fp32, tf32 or bf16", "--precision", "fp64")
 refused("expected auto, cpu or cuda", "--backend", "gpu")
 refused("no CUDA device 7", "--backend", "cuda", "--cuda-device-id", "7")
@@ -59,6 +62,10 @@ for r in table:
         check((up, down) == (round(ENTRY * entries / n + ROW), F32), f"{up} bytes up, {down} down")
     check(0 < float(r["device"]) <= float(r["device99"]) and 0 < float(r["wall"]) <= float(r["wall99"]), "times")
     check(int(r["steps"]) >= 1, f"{r['steps']} steps")
+r = rows("--backend", "cuda", "--batch", "1", "--chunk", "8", "--frames", "2")[0]
+check(float(r["launches"]) == 1, f"8 frames a step: {r['launches']} launches")
+# all rows but the last of a run cross the bus twice, see input.cu
+check((int(r["up"]), int(r["down"])) == (round(ENTRY + ROW * 15 / 8), F32), f"{r['up']} bytes up a frame, {r['down']} down")
 for r in rows("--backend", "cuda", "--batch", "1,5", "--apart", "--frames", "3"):
     n = int(r["streams"])
     check(r["state"] == "threads" and int(r["steps"]) >= 1 and float(r["rate"]) > 0, f"{n} threads, {r['steps']} frames each")
