@@ -10,8 +10,12 @@
 #include "tile.h"
 #include "vmath.h"
 
-#define ROWS MIMI_CPU_ROWS
+/* Groups that are computed together, whole tiles of them: they meet each panel
+ * while it is in the caches. Where there are no more than ROWS, all. */
+#define TOGETHER (MIMI_CPU_MAX_ROWS / MIMI_CPU_ROWS * MIMI_CPU_ROWS)
+#define ROWS MIMI_CPU_MAX_ROWS
 #define TILE_SUMS (MIMI_CPU_PANELS * ROWS * 16)
+G_STATIC_ASSERT (MIMI_CPU_PANELS == 1 || MIMI_CPU_ROWS == ROWS);
 
 /* Inputs of a group -> what each product takes. */
 INLINE void
@@ -20,6 +24,15 @@ transform (MimiCpuFilter filter, vf *d)
   if (filter == MIMI_CPU_F22) {
     d[0] -= d[1];
     d[2] -= d[1];
+  } else if (filter == MIMI_CPU_F42) {
+    const vf two = v_set1 (2), minus_two = -two, minus_three = v_set1 (-3);
+    vf a = d[3] - d[1], b = d[0] - d[2], c = d[4] - d[2], e = d[3] - d[2];
+
+    d[0] = v_fma (two, b, a);
+    d[4] = v_fma (minus_two, a, c);
+    d[2] = v_fma (two, d[1], v_fma (minus_three, d[2], d[3]));
+    d[1] = v_fma (minus_two, d[1], e);
+    d[3] = a;
   } else if (filter == MIMI_CPU_F23) {
     vf even = d[2];
 
@@ -49,6 +62,13 @@ combine (MimiCpuFilter filter, vf *m)
   if (filter == MIMI_CPU_F22) {
     m[0] += m[1];
     m[1] += m[2];
+  } else if (filter == MIMI_CPU_F42) {
+    vf even = m[1] + m[2], odd = m[1] - m[2];
+
+    m[0] += even + m[3];
+    m[1] = v_fma (v_set1 (2), m[3], odd);
+    m[2] = v_fma (v_set1 (4), m[3], even);
+    m[3] = v_fma (v_set1 (8), m[3], odd) + m[4];
   } else if (filter == MIMI_CPU_F23) {
     m[0] += m[1] + m[2];
     m[1] = m[1] - m[2] + m[3];
@@ -129,6 +149,8 @@ run_tile (MimiCpuFilter filter, const MimiCpuGemm *g, guint group, guint groups,
   const guint products = mimi_cpu_filter_products (filter);
   const guint outputs = mimi_cpu_filter_outputs (filter);
   guint in = g->w->k / products, position = group * outputs;
+  guint tiles = (groups + MIMI_CPU_ROWS - 1) / MIMI_CPU_ROWS;
+  guint rows = (groups + tiles - 1) / tiles;
   gsize apart = (gsize)g->w->k * 16;
   gfloat sums[MIMI_CPU_MAX_PRODUCTS * TILE_SUMS] __attribute__ ((aligned (64)));
 
@@ -140,16 +162,20 @@ run_tile (MimiCpuFilter filter, const MimiCpuGemm *g, guint group, guint groups,
         g->scratch + r * in);
   }
   while (first < end) {
-    guint panels;
-    MimiCpuTileFunc func = mimi_cpu_find_tile (
-        groups, MIN (g->w->n, end * 16) - first * 16, &panels);
+    guint left = MIN (g->w->n, end * 16) - first * 16, panels = 0;
     const gfloat *w = (const gfloat *)g->w->panels + first * apart;
 
     for (guint i = 0; i < products; i++)
       for (guint k = 0; k < in; k += MIMI_CPU_BLOCK_K)
-        func (g->scratch + i * ROWS * in + k, in, w + ((gsize)i * in + k) * 16,
-            apart, MIN (MIMI_CPU_BLOCK_K, in - k), sums + i * TILE_SUMS,
-            k == 0);
+        for (guint r = 0; r < groups; r += rows) {
+          MimiCpuTileFunc func =
+              mimi_cpu_find_tile (MIN (rows, groups - r), left, &panels);
+
+          func (g->scratch + (i * ROWS + r) * in + k, in,
+              w + ((gsize)i * in + k) * 16, apart,
+              MIN (MIMI_CPU_BLOCK_K, in - k), sums + i * TILE_SUMS + r * 16,
+              k == 0);
+        }
     for (guint p = 0; p < panels; p++, first++)
       finish_groups (
           filter, g, position, groups, first * 16, sums + p * ROWS * 16);
@@ -168,12 +194,14 @@ mimi_cpu_filter (const MimiCpuGemm *g, MimiCpuShare share)
   else
     mimi_cpu_share (&share, end, &first, &end);
   for (guint n; group < groups; group += n) {
-    guint tiles = (groups - group + ROWS - 1) / ROWS;
+    guint left = groups - group;
 
-    n = (groups - group) / tiles;
+    n = left <= ROWS ? left : left / ((left + TOGETHER - 1) / TOGETHER);
 
     if (g->w->filter == MIMI_CPU_F22)
       run_tile (MIMI_CPU_F22, g, group, n, first, end);
+    else if (g->w->filter == MIMI_CPU_F42)
+      run_tile (MIMI_CPU_F42, g, group, n, first, end);
     else if (g->w->filter == MIMI_CPU_F23)
       run_tile (MIMI_CPU_F23, g, group, n, first, end);
     else

@@ -14,6 +14,7 @@
 typedef enum {
   MIMI_CPU_DIRECT, /* no filter */
   MIMI_CPU_F22,    /* 3 products for 4 */
+  MIMI_CPU_F42,    /* 5 for 8 */
   MIMI_CPU_F23,    /* 4 for 6 */
   MIMI_CPU_F43     /* 6 for 12 */
 } MimiCpuFilter;
@@ -24,13 +25,13 @@ typedef enum {
 static inline guint
 mimi_cpu_filter_outputs (MimiCpuFilter filter)
 {
-  return filter == MIMI_CPU_F43 ? 4 : 2;
+  return filter == MIMI_CPU_F42 || filter == MIMI_CPU_F43 ? 4 : 2;
 }
 
 static inline guint
 mimi_cpu_filter_taps (MimiCpuFilter filter)
 {
-  return filter == MIMI_CPU_F22 ? 2 : 3;
+  return filter == MIMI_CPU_F22 || filter == MIMI_CPU_F42 ? 2 : 3;
 }
 
 /* Inputs that a group of outputs is made of, and the products. */
@@ -46,6 +47,8 @@ mimi_cpu_filter_weight (MimiCpuFilter filter, guint product, const gfloat *taps)
 {
   static const gdouble factors[][MIMI_CPU_MAX_PRODUCTS][3] = {
     [MIMI_CPU_F22] = { { 1, 0 }, { 1, 1 }, { 0, 1 } },
+    [MIMI_CPU_F42] = { { 1. / 2, 0 }, { -1. / 2, -1. / 2 }, { -1. / 6, 1. / 6 },
+        { 1. / 6, 1. / 3 }, { 0, 1 } },
     [MIMI_CPU_F23] = { { 1, 0, 0 }, { 0.5, 0.5, 0.5 }, { 0.5, -0.5, 0.5 },
         { 0, 0, 1 } },
     [MIMI_CPU_F43] = { { 1. / 4, 0, 0 }, { -1. / 6, -1. / 6, -1. / 6 },

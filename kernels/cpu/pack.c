@@ -142,17 +142,16 @@ pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
   g_free (values);
 }
 
-/* A filter's weights are half as many again (F22), a third (F23) or twice as
- * many (F43): where positions are few, so that weights come from memory for
- * not many more products than they are, the smaller one pays; where they are
- * fewer still, none. */
+/* A filter of 2 outputs has half as many weights again for 2 taps and a third
+ * for 3, one of 4 outputs has 2.5 times and twice as many. Of few positions each
+ * weight comes from memory, so that the smaller one pays; of one or two, none. */
 static MimiCpuFilter
 choose_filter (guint taps, guint times)
 {
   if (times <= 2 || taps < 2 || taps > 3)
     return MIMI_CPU_DIRECT;
   if (taps == 2)
-    return MIMI_CPU_F22;
+    return times <= 16 ? MIMI_CPU_F22 : MIMI_CPU_F42;
   return times <= 16 ? MIMI_CPU_F23 : MIMI_CPU_F43;
 }
 

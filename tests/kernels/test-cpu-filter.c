@@ -146,8 +146,8 @@ main (void)
     { 16, 64, 1, TRUE },
     { 33, 17, 18, TRUE },
   };
-  static const MimiCpuFilter filters[] = { MIMI_CPU_F22, MIMI_CPU_F23,
-    MIMI_CPU_F43 };
+  static const MimiCpuFilter filters[] = { MIMI_CPU_F22, MIMI_CPU_F42,
+    MIMI_CPU_F23, MIMI_CPU_F43 };
   GRand *random = g_rand_new_with_seed (1);
   guint failed = 0;
 
