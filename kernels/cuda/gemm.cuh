@@ -154,10 +154,13 @@ gemm (const MimiGemmArgs &p)
       product.add (x, k0, min (end - k0, SLAB));
     }
     product.end (part, x + Product::SUMS);
+    /* What a rank of spread.cuh has, by itself first. */
+    if (EPILOGUE == RESIDUAL && (part + 1) % (1u << p.subs_log2) == 0)
+      product.close ();
   }
   __syncwarp ();
   if (active)
-    product.leave (x + Product::SUMS);
+    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);
   __syncthreads ();
 
   for (unsigned i = threadIdx.x; i < n_tiles * rows * TILE;

@@ -138,7 +138,12 @@ template <typename Weight, int TAPS_> struct Lanes {
   }
 
   __device__ void
-  leave (float *) const
+  close ()
+  {
+  }
+
+  __device__ void
+  leave (float *, bool) const
   {
   }
 };

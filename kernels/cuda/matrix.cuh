@@ -22,13 +22,13 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   unsigned step; /* the next to be added */
   Raw now[ROUND][TAPS][BLOCKS];
   Sums sums[BLOCKS][2];
-  float total[BLOCKS][2][4];
+  float total[BLOCKS][2][4], all[BLOCKS][2][4]; /* of parts; see close() */
 
   __device__
   Matrix (const MimiGemmArgs &args, unsigned part)
       : p (args), blocks (1u << (args.rows_log2 - 4)),
         steps ((args.inputs + 7) / 8),
-        weights ((const Raw *)args.weights + threadIdx.x % 32), total{}
+        weights ((const Raw *)args.weights + threadIdx.x % 32), total{}, all{}
   {
     seek (part);
   }
@@ -136,8 +136,23 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
           total[b][h][i] += sums[b][h].large[i] + sums[b][h].small[i];
   }
 
+  /* Adds up the parts since the last time, and begins again. */
   __device__ void
-  leave (float *to) const
+  close ()
+  {
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          all[b][h][i] += total[b][h][i];
+          total[b][h][i] = 0.0f;
+        }
+  }
+
+  __device__ void
+  leave (float *to, bool closed) const
   {
     const unsigned row = threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -148,6 +163,6 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
         for (int i = 0; i < 4; i++)
           if (b < blocks)
             to[(b * 16 + i / 2 * 8 + row) * TILE + h * 8 + t + i % 2] =
-                total[b][h][i];
+                closed ? all[b][h][i] : total[b][h][i];
   }
 };

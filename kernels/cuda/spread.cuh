@@ -171,9 +171,15 @@ spread (const MimiGemmArgs &p)
           v[j] = from[((s >> subs_log2) * WARPS + s % (1u << subs_log2)) * 32];
         }
         ask_first ();
+        if (EPILOGUE == RESIDUAL) { /* a rank's parts by themselves first */
 #pragma unroll
-        for (unsigned j = 0; j < N; j++)
-          sum += v[j];
+          for (unsigned j = 0; j < N; j += 4)
+            sum += 0.0f + v[j] + v[j + 1] + v[j + 2] + v[j + 3];
+        } else {
+#pragma unroll
+          for (unsigned j = 0; j < N; j++)
+            sum += v[j];
+        }
       }
     } else {
       sum = sum_parts<PARTS> (from, ALONE_OUTPUTS * ALONE_STRIDE);
