@@ -1,78 +1,10 @@
 /* Attention over the window, out of the ring of keys and values.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
-#include "common.cuh"
+#include "window.cuh"
 
 #define QUERIES MIMI_CUDA_QUERIES
 #define MAX_KEYS (MIMI_CUDA_MAX_WINDOW + 2 * TILE) /* 17 x 32 */
-
-/* Keys and values of this block's window in shared memory: those of earlier
- * launches are asked for before the kernel waits. Keys
- * [block][half][dim / 2][16], the halves 16 banks apart; values
- * [position][dim]. */
-template <int DIM> struct Window {
-  static constexpr unsigned HALF = DIM / 2 * TILE + TILE, KEYS = 2 * HALF;
-  static constexpr unsigned VALUES = TILE * DIM;
-  static constexpr unsigned PIECES = DIM * TILE / 4; /* of 16 bytes */
-  float *keys, *values;
-
-  static __device__ unsigned
-  key_place (unsigned d, unsigned column)
-  {
-    return d / (DIM / 2) * HALF + d % (DIM / 2) * TILE + column;
-  }
-
-  static __device__ void
-  copy (float *to, const float *from)
-  {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared (to)),
-                 "l"(from)
-                 : "memory");
-#endif
-  }
-
-  __device__ void
-  begin (const float *k, const float *v, unsigned block, unsigned slot) const
-  {
-    for (unsigned i = threadIdx.x; i < PIECES; i += MIMI_CUDA_THREADS) {
-      copy (keys + block * KEYS + key_place (i / 4, i % 4 * 4),
-          k + slot * DIM * TILE + i * 4);
-      copy (values + block * VALUES + i * 4, v + slot * DIM * TILE + i * 4);
-    }
-  }
-
-  /* The block of the newest: only the first `n` columns exist. */
-  __device__ void
-  add (const float *k, const float *v, unsigned block, unsigned slot,
-      unsigned n) const
-  {
-    constexpr int N = DIM * TILE / MIMI_CUDA_THREADS;
-    float x[N], y[N];
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-      const unsigned i = threadIdx.x + j * MIMI_CUDA_THREADS;
-      x[j] = i % TILE < n ? k[slot * DIM * TILE + i] : 0.0f;
-      y[j] = i / DIM < n ? v[slot * DIM * TILE + i] : 0.0f;
-    }
-    ask_first ();
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-      const unsigned i = threadIdx.x + j * MIMI_CUDA_THREADS;
-      keys[block * KEYS + key_place (i / TILE, i % TILE)] = x[j];
-      values[block * VALUES + i] = y[j];
-    }
-  }
-
-  static __device__ void
-  end ()
-  {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-  }
-};
 
 /* Four queries of one head. The ring holds blocks of 16 positions, keys
  * [head][block][dim][16] as the product writes them, values [head][block][16]

@@ -204,6 +204,7 @@ get_kind (const MimiCudaFrame *self, MimiCudaKernel kernel)
     case MIMI_CUDA_SPLIT_QKV:
     case MIMI_CUDA_SPLIT_PROJECT:
     case MIMI_CUDA_SPLIT_EXPAND:
+    case MIMI_CUDA_LAYERS:
       return kinds[self->weights->transformer];
     default:
       return kinds[self->weights->convolutions];
@@ -233,6 +234,9 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
     case MIMI_CUDA_SPLIT_FIRST:
       return g_strdup_printf (
           "%s%u_%s%s", name, self->network->first_kernel, kind, suffix);
+    case MIMI_CUDA_LAYERS:
+      return g_strdup_printf ("%s_%u_%u_%s", name, self->network->width,
+          self->network->head_dim, kind);
     default:
       return g_strdup_printf ("%s_%s%s", name, kind, suffix);
   }
@@ -278,6 +282,32 @@ load_module (MimiCudaFrame *self, const MimiCudaDevice *device, GError **error)
   return TRUE;
 }
 
+/* Shared memory for all layers in one cluster, if their sizes are among those of
+ * layer.cu and the GPU has as much. */
+static guint
+get_layers_shared (const MimiCudaFrame *self)
+{
+  const MimiNetwork *n = self->network;
+  guint keys =
+      ((n->window + MIMI_CUDA_TILE - 2) / MIMI_CUDA_TILE + 1) * MIMI_CUDA_TILE;
+  guint groups =
+      64 / n->head_dim; /* of queries, of which each has its scores */
+  guint shared = MIMI_CUDA_LAYERS_ROOM +
+                 keys * (groups * MIMI_CUDA_QUERIES + 2 * n->head_dim + 2) * 4;
+  guint share = n->width / 2; /* of the FFN, that a block can make */
+
+  if (!self->spread || n->upsample != MIMI_CUDA_TILE ||
+      n->window > MIMI_CUDA_LAYERS_WINDOW || shared > (guint)self->shared)
+    return 0;
+  if (!(n->width == 128 && n->head_dim == 32) &&
+      !(n->width == 64 && n->head_dim == 64))
+    return 0;
+  /* As many parts as there, of as many channels as those of the width. */
+  if (n->ffn % share || n->ffn > 8 * share || n->ffn <= (n->width - 64) * 4)
+    return 0;
+  return shared;
+}
+
 static gboolean
 find_kernels (MimiCudaFrame *self, GError **error)
 {
@@ -286,9 +316,10 @@ find_kernels (MimiCudaFrame *self, GError **error)
   gboolean ok = TRUE;
 
   for (i = 0; i < MIMI_CUDA_N_KERNELS && ok; i++) {
-    gboolean wanted = i < MIMI_CUDA_ENTER       ? TRUE
-                      : i < MIMI_CUDA_SPLIT_QKV ? self->spread
-                                                : !self->weights->matrix;
+    gboolean wanted = i < MIMI_CUDA_ENTER     ? TRUE
+                      : i < MIMI_CUDA_LAYERS  ? self->spread
+                      : i == MIMI_CUDA_LAYERS ? self->layers_shared > 0
+                                              : !self->weights->matrix;
     gchar *name;
 
     if (!wanted)
@@ -315,6 +346,7 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   if (!load_module (self, device, error))
     return FALSE;
   self->slice_log2 = mimi_cuda_frame_choose_slice (self);
+  self->layers_shared = get_layers_shared (self);
   lay_out_state (self);
   lay_out_scratch (self);
   if (!weights->matrix)

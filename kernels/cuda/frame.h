@@ -31,6 +31,8 @@ typedef enum {
   MIMI_CUDA_SPREAD_UP_TILES,
   MIMI_CUDA_SPREAD_RESIDUAL,
   MIMI_CUDA_SPREAD_TAIL,
+  /* For one stream of a small network. */
+  MIMI_CUDA_LAYERS,
   /* For few streams, without tensor cores. */
   MIMI_CUDA_SPLIT_QKV,
   MIMI_CUDA_SPLIT_PROJECT,
@@ -50,6 +52,7 @@ typedef struct {
   gint processors, shared; /* see MimiCudaDevice */
   gboolean overlap;        /* programmatic dependent launch */
   gboolean spread;         /* clusters, and the kernels that use them */
+  guint layers_shared;     /* bytes that layer.cu needs; 0: it cannot be used */
   CUmodule module;
   CUfunction kernels[MIMI_CUDA_N_KERNELS];
 

@@ -231,6 +231,7 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
   const unsigned *from_row =
       (const unsigned *)((const char *)p.rows + (size_t)index * p.row_bytes);
 
+  launch_dependents ();
   cluster_begin ();
   Front front (args.front, min (rank * Front::CHANNELS, args.front.width - 1),
       Front::CHANNELS);

@@ -12,4 +12,5 @@
 #include "spread.cu"
 #include "residual.cu"
 #include "tail.cu"
+#include "layer.cu"
 #endif

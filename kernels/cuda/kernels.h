@@ -35,6 +35,10 @@
 /* Queries an attention block handles, and the widest window it has room for. */
 #define MIMI_CUDA_QUERIES 4
 #define MIMI_CUDA_MAX_WINDOW 512
+/* The widest window that layer.cu has room for, and its shared memory apart from
+ * scores and window. */
+#define MIMI_CUDA_LAYERS_WINDOW 256
+#define MIMI_CUDA_LAYERS_ROOM (47 * 1024)
 /* A layer's output beyond this counts as overflow: far above anything that is
  * sound, far enough below FLT_MAX for the next layer's sums to stay finite. */
 #define MIMI_CUDA_HUGE 1e30f
@@ -151,6 +155,23 @@ typedef struct {
   unsigned int ring, ring_blocks;
   unsigned int window_blocks; /* that four queries can see, at most */
 } MimiAttentionArgs;
+
+/* layer.cu: all layers at once. Weights and vectors are those of the first, as
+ * MimiGemmArgs has them. */
+typedef struct {
+  const MimiEntry *entries;
+  unsigned int *status;
+  float *residual; /* [entry][stride]: [width][16], in and out */
+  const void *qkv, *out, *ffn1, *ffn2;
+  const float *norm1, *norm2, *scale1, *scale2;
+  const unsigned long long *rope;
+  unsigned long long layer_bytes; /* from one layer's to the next one's */
+  unsigned int ring, ring_floats; /* in the state; to the next layer's */
+  unsigned int ring_blocks, window;
+  unsigned int n_layers, ffn, stride;
+  unsigned int gelu_tanh;
+  float norm_eps;
+} MimiLayersArgs;
 
 /* output.cu: the last convolution, fade-in and the PCM the host asked for. */
 typedef struct {

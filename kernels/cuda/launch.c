@@ -25,6 +25,7 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPREAD_UP_TILES] = "mimi_spread_up_tiles",
   [MIMI_CUDA_SPREAD_RESIDUAL] = "mimi_spread_residual",
   [MIMI_CUDA_SPREAD_TAIL] = "mimi_spread_tail",
+  [MIMI_CUDA_LAYERS] = "mimi_layers",
   [MIMI_CUDA_SPLIT_QKV] = "mimi_split_qkv",
   [MIMI_CUDA_SPLIT_PROJECT] = "mimi_split_project",
   [MIMI_CUDA_SPLIT_EXPAND] = "mimi_split_expand",
@@ -105,8 +106,9 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
     };
   /* The first kernel has nobody to overlap with. Nor has the second, where the
    * others read the entries, which the first writes, before they wait: so the
-   * first has ended before any of them begins. */
-  if (l->frame->overlap && l->n_launched > (l->frame->spread ? 1 : 0))
+   * first has ended before any of them begins. layer.cu sees to that itself. */
+  if (l->frame->overlap &&
+      l->n_launched > (l->frame->spread && kernel != MIMI_CUDA_LAYERS ? 1 : 0))
     attributes[config.n_attributes++] = (CUlaunchAttribute){
       .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
       .value.programmatic = 1,
@@ -510,6 +512,44 @@ launch_layer (Launch *l, guint i)
          launch_gemm (l, MIMI_CUDA_PROJECT, &ffn2);
 }
 
+/* All layers at once. */
+static gboolean
+launch_layers (Launch *l)
+{
+  const MimiCudaFrame *f = l->frame;
+  const MimiNetwork *n = f->network;
+  const MimiCudaLayer *w = f->weights->layers;
+  MimiLayersArgs args = {
+    .entries = address (l->batch->device_entry),
+    .status = (gpointer)address (l->batch->status),
+    .residual = scratch (l, f->residual),
+    .qkv = address (w->qkv.weights),
+    .out = address (w->out.weights),
+    .ffn1 = address (w->ffn1.weights),
+    .ffn2 = address (w->ffn2.weights),
+    .norm1 = address (w->norm1),
+    .norm2 = address (w->norm2),
+    .scale1 = address (w->out.bias),
+    .scale2 = address (w->ffn2.bias),
+    .rope = address (f->weights->rope),
+    .layer_bytes = f->weights->layer_bytes,
+    .ring = f->rings[0],
+    .ring_floats = n->layers > 1 ? f->rings[1] - f->rings[0] : 0,
+    .ring_blocks = f->ring_blocks,
+    .window = n->window,
+    .n_layers = n->layers,
+    .ffn = n->ffn,
+    .stride = f->scratch_length,
+    .gelu_tanh = n->gelu == MIMI_GELU_TANH,
+    .norm_eps = n->norm_eps,
+  };
+
+  return launch (l, MIMI_CUDA_LAYERS,
+      (Shape){ MIMI_CUDA_RANKS, l->batch->entries, 1, MIMI_CUDA_RANKS,
+          f->layers_shared },
+      &args);
+}
+
 /* y = elu (x + skip (elu (residual (elu (x))))), out of *from. */
 static gboolean
 launch_residual (Launch *l, guint i, guint *from, guint times)
@@ -601,9 +641,14 @@ mimi_cuda_frame_launch (const MimiCudaFrame *self, const MimiCudaBatch *batch,
 
   if (!launch_front (&l))
     return FALSE;
-  for (i = 0; i < n->layers; i++)
-    if (!launch_layer (&l, i))
+  if (self->layers_shared && batch->entries == 1) {
+    if (!launch_layers (&l))
       return FALSE;
+  } else {
+    for (i = 0; i < n->layers; i++)
+      if (!launch_layer (&l, i))
+        return FALSE;
+  }
   first.history = self->first_history;
   if (!launch_gemm (&l, MIMI_CUDA_FIRST, &first))
     return FALSE;

@@ -328,6 +328,8 @@ pack_all (Pack *pack, MimiCudaWeights *self, const MimiWeights *w,
     to->ffn1.weights = put_dense (pack, pack->transformer, &from->linear1);
     to->ffn2.weights = put_dense (pack, pack->transformer, &from->linear2);
     to->ffn2.bias = put_vector (pack, &from->scale2);
+    if (i > 0)
+      self->layer_bytes = to->norm1 - self->layers[i - 1].norm1;
   }
   self->first = put_conv (pack, &w->first);
   for (i = 0; i < n->stages; i++) {

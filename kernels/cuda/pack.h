@@ -37,7 +37,8 @@ typedef struct {
   gsize size;
 
   CUdeviceptr mean, std, codebooks, projection, upsample, rope;
-  MimiCudaLayer *layers;
+  MimiCudaLayer *layers; /* all laid out alike, layer_bytes apart */
+  gsize layer_bytes;
   MimiCudaDense first;
   MimiCudaStage stages[MIMI_MAX_STAGES];
   CUdeviceptr last; /* [input][tap], then the bias */

@@ -8,6 +8,7 @@ BACKEND, GRAPH, STATE, QUEUE = "cuda/backend.c", "cuda/graph.c", "cuda/state.c",
 LAUNCH, FRAME = "cuda/launch.c", "cuda/frame.c"
 SPREAD, STAGING, EPILOGUE = "cuda/spread.cuh", "cuda/staging.cuh", "cuda/epilogue.cuh"
 RESIDUAL, TAIL, INPUT, ATTENTION = "cuda/residual.cu", "cuda/tail.cu", "cuda/input.cu", "cuda/attention.cu"
+LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
 BARRIER = "  __syncthreads ();\n"
 
 # Slots, batches, buffers, saving: what is the same whatever the kernels are.
@@ -104,7 +105,9 @@ LAYOUT = [
     # launch.c
     ("a graph keeps one entry's place", LAUNCH, "args->n_entries = entries;", "args->n_entries = 1;"),
     ("scratch of a neighbour", LAUNCH, "args->in_stride = args->out_stride = f->scratch_length;", "args->in_stride = args->out_stride = f->scratch_length - 32;"),
-    ("every kernel overlaps the first", LAUNCH, "l->n_launched > (l->frame->spread ? 1 : 0)", "l->n_launched > 0"),
+    ("every kernel overlaps the first", LAUNCH, "(l->frame->spread && kernel != MIMI_CUDA_LAYERS ? 1 : 0)", "0"),
+    ("layers: for runs too, whose frames need each other's keys", LAUNCH, "self->layers_shared && batch->entries == 1", "self->layers_shared"),
+    ("layers: a little apart", "cuda/pack.c", "to->norm1 - self->layers[i - 1].norm1", "to->norm1 - self->layers[i - 1].norm1 + 256"),
     ("clusters of half the size", LAUNCH, "shape.cluster = MIMI_CUDA_RANKS;", "shape.cluster = MIMI_CUDA_RANKS / 2;"),
     ("parts of a batch, not of a single stream", LAUNCH, "args->subs_log2 = choose_subs (spread, args->inputs);", "args->subs_log2 = choose_subs (entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs);"),
     ("a block of outputs too few", LAUNCH, "Shape shape = { divide_up (args->outputs, rows), tiles", "Shape shape = { MAX (args->outputs / rows, 2) - 1, tiles"),
@@ -222,11 +225,37 @@ DEVICE = [
     ("run: front takes its row for the one before", INPUT, "vector - p.vector_stride", "vector", {"capability": 75}),
     ("run: output takes the state for the frame before", "cuda/output.cu", "t >= 0 || entry.follows > 0", "t >= 0", {"capability": 75}),
     ("run: output keeps every frame", "cuda/output.cu", "gridDim.x - 1 && entry.ends", "gridDim.x - 1", {"capability": 75}),
+    # layer.cu: barriers, in the order of the file and of a layer
+    *[(f"layers: barrier {i + 1} of 5", LAYER_BLOCK, BARRIER, "", i) for i in range(5)],
+    *[(f"layers: barrier of a product {i + 1} of 2", LAYER, BARRIER, "", i) for i in range(2)],
+    *[(f"layers: cluster barrier {i + 1} of 5", LAYER, f"    cluster_arrive ();\n{between}    cluster_wait ();\n", between)
+      for i, between in enumerate((
+          "    this->load_norm (p.norm2, layer);\n    this->load_scale (p.scale1, layer);\n    if (layer > 0)\n      load_out (layer);\n",
+          "    load_ffn1 (layer);\n    this->keep (layer, value);\n",
+          "    load_ffn2 (layer);\n    if (more)\n      this->load_window (layer + 1);\n",
+          "    this->load_scale (p.scale2, layer);\n    if (more)\n      this->load_norm (p.norm1, layer + 1);\n",
+          "    if (more)\n      load_qkv (layer + 1);\n"))],
+    ("layers: sent to blocks that have not begun", LAYER, "  cluster_wait ();\n#pragma unroll 1", "#pragma unroll 1"),
+    ("layers: no dependency wait", LAYER, "  wait_for_inputs ();\n", ""),
+    ("layers: who follows reads entries that are not there yet", LAYER, "  cluster_begin ();\n", "  launch_dependents ();\n  cluster_begin ();\n"),
+    ("layers: copies are not waited for", LAYER, "    Window<DIM>::end ();\n", ""),
+    # who has what
+    ("layers: the last block gets no input", LAYER_BLOCK, "        if (other < n)\n", "        if (other + 1 < n)\n"),
+    ("layers: keys stay at home", LAYER, "rank0 + (rank + j) % SHARE), value[i][0],", "rank), value[i][0],"),
+    ("layers: sums go to another block", LAYER_BLOCK, "t / 2)", "t / 2 ^ 1)"),
+    ("layers: sums of another rank", LAYER, "send (sum[h], rank,", "send (sum[h], rank ^ 1,"),
+    ("layers: weights of the first layer for all", LAYER_BLOCK, "+ layer * p.layer_bytes)", "+ 0 * layer * p.layer_bytes)"),
+    ("layers: the other half first", LAYER, "      if (!pair.last)\n        add_parts", "      if (pair.last)\n        add_parts"),
+    ("layers: values are summed from the block's first on", LAYER_BLOCK, "(residue - from) % WARPS", "residue % WARPS"),
+    ("layers: window one long", LAYER_BLOCK, ">= p.window) /*", "> p.window) /*"),
+    ("layers: the ring does not come round", LAYER_BLOCK, "ring0 + i < p.ring_blocks ? ring0 + i : ring0 + i - p.ring_blocks", "ring0 + i"),
+    ("layers: keys of the layer before", LAYER, "load_window (layer + 1);", "load_window (layer);"),
+    ("layers: overflow is not told", LAYER, "  if (all.overflow)\n", "  if (false)\n"),
     # what is for many streams, or for older GPUs
     ("lanes: a fresh stream hears the one before", "cuda/gemm.cuh", "(made || remembers (entry))", "true", {"capability": 75}),
     ("lanes: history of the wrong tile", "cuda/gemm.cuh", "tile == p.tiles - 1", "tile == 0", {"capability": 75}),
     ("lanes: norm without its offset", "cuda/gemm.cuh", "gain + offset", "gain", {"capability": 75}),
-    ("matrix: no barrier before the sums", "cuda/gemm.cuh", "  if (active)\n    product.leave (x + Product::SUMS);\n" + BARRIER, "  if (active)\n    product.leave (x + Product::SUMS);\n"),
+    ("matrix: no barrier before the sums", "cuda/gemm.cuh", "  if (active)\n    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);\n" + BARRIER, "  if (active)\n    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);\n"),
     ("output: a fresh stream hears the one before", "cuda/output.cu", "made || remembers (entry)", "true", {"capability": 75}),
     ("output: no barrier", "cuda/output.cu", BARRIER, "", {"capability": 75}),
     ("input: status is not cleared", INPUT, "    p.status[blockIdx.x] = 0;\n", "    ;\n", {"capability": 75}),

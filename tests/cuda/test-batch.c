@@ -227,6 +227,16 @@ test_overflow (void)
   g_assert_true (items[0].finite);
   assert_frame (0, 0, pcm[0]);
   assert_frame (1, 1, pcm[1]);
+
+  /* and of a stream that is alone */
+  fill (&items[0], a, 1, 0, pcm[0]);
+  items[0].values = huge;
+  step (items, 1);
+  g_assert_false (items[0].finite);
+  fill (&items[0], a, 2, 0, pcm[0]);
+  step (items, 1);
+  g_assert_true (items[0].finite);
+  assert_frame (2, 0, pcm[0]);
   ops->slot_free (cuda, a);
   ops->slot_free (cuda, b);
 }

@@ -23,6 +23,32 @@ static const Network networks[] = {
 static const Network five = { "tinyfull-moshi", "tinyfull-8.u16",
   "tinyfull-5.oracle", NULL, 6, 5, FALSE };
 
+/* Frame by frame: other kernels than for several at once, and the same PCM. */
+static void
+check_alone (MimiDecoder *decoder, const MimiRows *format, const guint8 *rows,
+    gsize row_size, guint n, const gfloat *pcm)
+{
+  GError *error = NULL;
+  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
+  gfloat own[SAMPLES];
+  guint i;
+
+  g_assert_no_error (error);
+  mimi_stream_set_rows (stream, format, &error);
+  g_assert_no_error (error);
+  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+  for (i = 0; i < n; i++) {
+    MimiResult result;
+
+    mimi_stream_decode (stream, rows + i * row_size, 1, own, &result, &error);
+    g_assert_no_error (error);
+    if (memcmp (own, pcm + i * SAMPLES, sizeof own))
+      g_error ("frame %u: %.1f dB to the same of several at once", i,
+          snr (pcm + i * SAMPLES, own, SAMPLES));
+  }
+  mimi_stream_free (stream);
+}
+
 static void
 check (const Network *network, MimiPrecision precision, gdouble gate)
 {
@@ -55,6 +81,7 @@ check (const Network *network, MimiPrecision precision, gdouble gate)
       g_test_message ("frame %u: %.1f dB", i,
           snr (oracle + i * SAMPLES, pcm + i * SAMPLES, SAMPLES));
   g_assert_cmpfloat (all, >=, gate);
+  check_alone (decoder, &format, rows, mimi_rows_get_size (&format), n, pcm);
 
   g_free (pcm);
   g_free (oracle);

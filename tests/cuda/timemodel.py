@@ -69,8 +69,9 @@ def in_order(kernels):
     find = lambda word: [n for n in names if word in n]
     per = {n: kernels[n]["launches"] for n in names}
     frames = min(per.values())
-    layers = per[find("qkv")[0]] // frames
-    layer = []
+    # layer.cu has all layers in one
+    layers = per[find("qkv")[0]] // frames if find("qkv") else 1
+    layer = find("layers")[:1]
     for word in ("qkv", "attention", "project", "expand", "project"):
         layer += find(word)[:1]
     begin = find("enter") or find("input") + find("front")
