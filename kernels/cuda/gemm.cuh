@@ -144,7 +144,7 @@ gemm (const MimiGemmArgs &p)
       /* Whoever has a channel's last columns leaves them for the next launch,
        * as the product saw them. */
       if (H > 0 && blockIdx.x == 0 && tile == p.tiles - 1 && entry.ends &&
-          k0 + lane < end && lane < SLAB) {
+          k0 + lane < end && (SLAB == 32 || lane < SLAB)) {
         float *kept = history_write (entry, p.history, p.inputs * H);
 #pragma unroll
         for (int j = 0; j < H; j++)

@@ -6,6 +6,7 @@
 #include "attention.cu"
 #include "output.cu"
 #include "split.cu"
+#include "whole.cu"
 
 /* For few streams, on what has clusters. */
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)

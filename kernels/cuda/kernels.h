@@ -29,6 +29,10 @@
 #define MIMI_CUDA_SAMPLE_PARTS 16
 /* Outputs x times of a block of split.cuh. */
 #define MIMI_CUDA_SPLIT_SUMS 1024
+/* Shared memory of a block of whole.cu that makes 16 or 32 columns: inputs and
+ * sums in one place, hidden channels and outputs in another. */
+#define MIMI_CUDA_WHOLE_BYTES(columns) \
+  (4 * (8 * 8 * 136 + 2 * 1024 / (columns) * (8 + (columns))))
 /* Channels that a warp of split.cuh takes between two branches: a part has
  * a multiple of them. */
 #define MIMI_CUDA_SPLIT_STEP(taps) ((taps) == 1 ? 4 : (taps) == 7 ? 1 : 2)

@@ -33,6 +33,8 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPLIT_UP] = "mimi_split_up",
   [MIMI_CUDA_SPLIT_RESIDUAL] = "mimi_split_residual",
   [MIMI_CUDA_SPLIT_SKIP] = "mimi_split_skip",
+  [MIMI_CUDA_SPLIT_BLOCK] = "mimi_split_block",
+  [MIMI_CUDA_SPLIT_TAIL] = "mimi_split_tail",
 };
 
 /* Shared memory that a kernel of spread.cuh may ask for: what every GPU with
@@ -177,13 +179,14 @@ mimi_cuda_frame_share (const MimiCudaFrame *self, guint taps, guint inputs,
       guint each = divide_up (areas * ranks, self->processors);
       /* Cycles: what each of two warps of a quarter of a processor issues; bytes
        * that a block brings from L2 and takes there; what a warp has to wait for
-       * besides. */
-      gdouble run = part * (taps * 33.0 + 8), stage = part * (8 << tiles_log2);
+       * besides, again where not all blocks find a place at once. */
+      guint rounds = divide_up (areas * ranks, 2 * self->processors);
+      gdouble run = part * (taps * 33.0 + 3), stage = part * (3 << tiles_log2);
       gdouble bytes = 4.0 * 8 * part * (taps * rows + (16 << tiles_log2)) +
                       4096 * (ranks > 1 ? 4 : 2);
-      gdouble cost = each * (2 * run + stage) +
-                     bytes * areas * ranks / (19.0 * self->processors) + run +
-                     (ranks > 1 ? 900 + 40 * ranks : 0);
+      gdouble cost = 2 * each * (run + stage + 700) +
+                     bytes * areas * ranks / (19.0 * self->processors) +
+                     rounds * (run + 1500) + (ranks > 1 ? 900 + 40 * ranks : 0);
 
       if (tiles % (1u << tiles_log2) || cost >= least ||
           (ranks > 1 && (ranks - 1) * 8 * part >= inputs) ||
@@ -284,8 +287,11 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   MimiCudaKernel split = get_split_kernel (f, kernel, &taps);
   MimiCudaShares shares;
 
-  mimi_cuda_frame_share (
-      f, taps, args->inputs, args->outputs, args->times, &shares);
+  if (args->ranks > 0) /* as whole.cu has it, or would have */
+    shares = (MimiCudaShares){ args->ranks, args->part_rows, 0, 0 };
+  else
+    mimi_cuda_frame_share (
+        f, taps, args->inputs, args->outputs, args->times, &shares);
   args->stride = (args->outputs + 3) / 4 * 4;
   args->rows_log2 = 6;
   args->part_rows = shares.part_rows;
@@ -605,6 +611,27 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
         &args.block);
   }
   res1.history = f->res_history[i];
+  if (!f->weights->matrix && times % MIMI_CUDA_TILE == 0) {
+    gboolean is_tail = i + 1 == n->stages;
+    guint columns = is_tail ? 32 : 16;
+
+    if (n->hidden[i] <= 1024 / columns && channels <= 2048 / columns) {
+      /* Eight parts, and four. */
+      res1.ranks = res2.ranks = 1;
+      res1.part_rows = args.block.part_rows1 =
+          divide_up (divide_up (channels, 8), 2) * 2;
+      res2.part_rows = args.block.part_rows2 =
+          divide_up (divide_up (n->hidden[i], 4), 4) * 4;
+      if (!fills (f, 1, tiles * entries, 2)) {
+        *from = is_tail ? 0 : other;
+        return launch (l,
+            is_tail ? MIMI_CUDA_SPLIT_TAIL : MIMI_CUDA_SPLIT_BLOCK,
+            (Shape){ is_tail ? times / 24 : tiles, entries, 1, 0,
+                MIMI_CUDA_WHOLE_BYTES (columns) },
+            &args);
+      }
+    }
+  }
   return launch_gemm (l, MIMI_CUDA_RESIDUAL, &res1) &&
          launch_gemm (l, MIMI_CUDA_SKIP, &res2);
 }

@@ -6,145 +6,16 @@
  * their eight warps, a warp has all weights of its part on their way before it
  * looks at the input, and the last block to come adds what all of them have.
  *
- * A warp makes 64 outputs x 16 times, or in layers of many tiles 32 x 32 or
- * 16 x 64: a lane 4 x 8 of them, so 32 FMA for each weight's load, and
- * two or more loads of inputs. Sums are those of gemm.cuh with lanes.cuh: the
- * channels of a part in order, the eight parts of a block, then the blocks.
+ * Sums are those of gemm.cuh with lanes.cuh: the channels of a part in order,
+ * the eight parts of a block, then the blocks.
  */
 #pragma once
 
 #include "epilogue.cuh"
 #include "last.cuh"
 #include "moments.cuh"
+#include "part.cuh"
 #include "staging.cuh"
-
-/* Sums of a warp in shared memory: eight float4 of each lane, [j][i] for output
- * j of four and half i of the eight times, so far apart that 32 lanes which
- * read 16 times of two outputs have 32 banks. */
-#define SPLIT_SLOT 136
-#define SPLIT_WARP (8 * SPLIT_SLOT)
-#define SPLIT_SUMS MIMI_CUDA_SPLIT_SUMS
-
-static __device__ float4
-load_raw (const float *p)
-{
-  return __ldg ((const float4 *)p);
-}
-
-static __device__ uint2
-load_raw (const unsigned short *p)
-{
-  return __ldg ((const uint2 *)p);
-}
-
-static __device__ float4
-to_floats (const float4 &raw)
-{
-  return raw;
-}
-
-/* bf16 is the upper half of a float. */
-static __device__ float4
-to_floats (const uint2 &raw)
-{
-  return make_float4 (__uint_as_float (raw.x << 16),
-      __uint_as_float (raw.x & 0xffff0000u), __uint_as_float (raw.y << 16),
-      __uint_as_float (raw.y & 0xffff0000u));
-}
-
-/* One part of the channels: 4 outputs x 8 times of a lane. */
-template <typename Weight, int TAPS> struct LanePart {
-  typedef decltype (load_raw ((const Weight *)nullptr)) Raw;
-  static constexpr int H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
-  /* Channels whose weights are on their way, and between two branches. */
-  static constexpr int HELD = TAPS < 3 ? 8 : TAPS == 3 ? 4 : 2;
-  static constexpr int STEP = MIMI_CUDA_SPLIT_STEP (TAPS);
-
-  const Weight *next; /* the weights to be asked for */
-  const unsigned stride, n;
-  Raw w[HELD][TAPS];
-  float acc[32];
-
-  /* quad: the lane's first output; of the channels from `first` on. Weights
-   * that there are for no channel meet inputs that are zero. */
-  __device__
-  LanePart (const MimiGemmArgs &p, unsigned quad, unsigned first)
-      : next ((const Weight *)p.weights + (size_t)first * TAPS * p.stride +
-              min (quad, p.stride - 4)),
-        stride (p.stride),
-        n (first < p.inputs
-                ? min (p.part_rows, (p.inputs - first + STEP - 1) / STEP * STEP)
-                : 0)
-  {
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (k < n)
-        load (k);
-  }
-
-  __device__ void
-  load (int to)
-  {
-#pragma unroll
-    for (int tap = 0; tap < TAPS; tap++) {
-      w[to][tap] = load_raw (next);
-      next += stride;
-    }
-  }
-
-  __device__ void
-  add (const Raw (&raw)[TAPS], const float *x)
-  {
-    float window[LEAD + 8];
-#pragma unroll
-    for (int i = 0; i < LEAD + 8; i += 4)
-      *(float4 *)(window + i) = *(const float4 *)(x - LEAD + i);
-#pragma unroll
-    for (int tap = 0; tap < TAPS; tap++) {
-      const float4 v = to_floats (raw[tap]);
-#pragma unroll
-      for (int t = 0; t < 8; t++) {
-        const float y = window[LEAD - H + tap + t];
-        acc[t] = fmaf (v.x, y, acc[t]);
-        acc[8 + t] = fmaf (v.y, y, acc[8 + t]);
-        acc[16 + t] = fmaf (v.z, y, acc[16 + t]);
-        acc[24 + t] = fmaf (v.w, y, acc[24 + t]);
-      }
-    }
-  }
-
-  /* x: the part's first channel, at the lane's first time */
-  __device__ void
-  run (const float *x)
-  {
-#pragma unroll
-    for (int i = 0; i < 32; i++)
-      acc[i] = 0.0f;
-#pragma unroll 1
-    for (unsigned k0 = 0; k0 < n; k0 += HELD)
-#pragma unroll
-      for (int k1 = 0; k1 < HELD; k1 += STEP) {
-        if (k0 + k1 >= n)
-          break;
-        const bool more = k0 + k1 + HELD < n;
-#pragma unroll
-        for (int k = k1; k < k1 + STEP; k++) {
-          add (w[k], x + (k0 + k) * STAGED_STRIDE);
-          if (more)
-            load (k);
-        }
-      }
-  }
-
-  __device__ void
-  leave (float *sums) const
-  {
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      *(float4 *)(sums + i * SPLIT_SLOT + threadIdx.x % 32 * 4) = make_float4 (
-          acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]);
-  }
-};
 
 /* Grid: (blocks of outputs, times ranks; tiles of all entries, over those of a
  * block). */
@@ -172,7 +43,8 @@ split (const MimiGemmArgs &p)
   const unsigned room = n_channels * STAGED_STRIDE;
 
   launch_dependents ();
-  LanePart<Weight, TAPS> part (p, row0 + quad, channel0 + warp * p.part_rows);
+  LanePart<Weight, TAPS> part (p.weights, p.outputs, p.inputs, p.part_rows,
+      row0 + quad, channel0 + warp * p.part_rows);
   Staged staged;
   if (PROLOGUE == NORM)
     staged.load_norm (p.norm, p.inputs, channel0, n_channels);
@@ -222,7 +94,8 @@ split (const MimiGemmArgs &p)
         shared + (n_tiles - 1) * room);
 
   part.run (shared + half / 2 * room + warp * p.part_rows * STAGED_STRIDE +
-            STAGED_PAST + half % 2 * 8);
+                STAGED_PAST + half % 2 * 8,
+      STAGED_STRIDE);
   __syncthreads (); /* the sums take the place of the inputs */
   part.leave (shared + warp * SPLIT_WARP);
   __syncthreads ();

@@ -184,8 +184,16 @@ tail (const MimiTailArgs &args)
   write_sample (o, entry, index, tile * TILE + tid, (tile + 1) * TILE, sum);
 }
 
+/* Blocks of a processor: 12.0 has shared memory for one. */
+#if __CUDA_ARCH__ >= 1200
+#define TAIL_BLOCKS 1
+#else
+#define TAIL_BLOCKS 2
+#endif
+
 #define KERNEL_TAIL(name, ...) \
-  extern "C" __global__ void __launch_bounds__ (MIMI_CUDA_THREADS, 2) \
+  extern "C" __global__ void __launch_bounds__ ( \
+      MIMI_CUDA_THREADS, TAIL_BLOCKS) \
       mimi_spread_tail_##name (const __grid_constant__ MimiTailArgs p) \
   { \
     tail<__VA_ARGS__> (p); \

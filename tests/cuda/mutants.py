@@ -9,6 +9,8 @@ LAUNCH, FRAME = "cuda/launch.c", "cuda/frame.c"
 SPREAD, STAGING, EPILOGUE = "cuda/spread.cuh", "cuda/staging.cuh", "cuda/epilogue.cuh"
 RESIDUAL, TAIL, INPUT, ATTENTION = "cuda/residual.cu", "cuda/tail.cu", "cuda/input.cu", "cuda/attention.cu"
 LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
+SPLIT, PART, LAST, WHOLE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu"
+OLD = {"capability": 75}
 BARRIER = "  __syncthreads ();\n"
 
 # Slots, batches, buffers, saving: what is the same whatever the kernels are.
@@ -155,7 +157,7 @@ DEVICE = [
     ("staging: norm without its offset", STAGING, "* scale[j] * gain[i] + offset[i]", "* scale[j] * gain[i]"),
     ("staging: the past without ELU", STAGING, "APPLY_ELU ? elu (v)", "false ? elu (v)"),
     ("history: same copy read and written", "cuda/common.cuh", "(entry.copy ^ 1)", "entry.copy"),
-    ("ELU loses NaN", "cuda/common.cuh", "return x <= 0.0f ? below : x;", "return x > 0.0f ? x : below;"),
+    ("ELU loses NaN", "cuda/common.cuh", "return x <= 0.0f ? low > -1.0f ? near : far : x;", "return x > 0.0f ? x : low > -1.0f ? near : far;"),
     ("moments: slices as if they had one mean", "cuda/moments.cuh", "m[i].y + d * d * count[i]", "m[i].y"),
     ("moments: a slice counts twice", "cuda/moments.cuh", "first + lane / TILE + 2 * i", "first + lane / TILE + i"),
     ("moments: of the next time", "cuda/moments.cuh", "middle, lane % 4 * 4 + j)", "middle, (lane % 4 * 4 + j + 1) % 16)"),
@@ -256,6 +258,28 @@ DEVICE = [
     ("lanes: history of the wrong tile", "cuda/gemm.cuh", "tile == p.tiles - 1", "tile == 0", {"capability": 75}),
     ("lanes: norm without its offset", "cuda/gemm.cuh", "gain + offset", "gain", {"capability": 75}),
     ("matrix: no barrier before the sums", "cuda/gemm.cuh", "  if (active)\n    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);\n" + BARRIER, "  if (active)\n    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);\n"),
+    # last.cuh, split.cuh, part.cuh, whole.cu: few streams without tensor cores
+    ("last: no fence before the count", LAST, "    __threadfence ();\n    last =", "    last =", OLD),
+    ("last: no fence after the count", LAST, "== n - 1;\n    __threadfence ();\n", "== n - 1;\n", OLD),
+    ("last: no barrier before the count", LAST, BARRIER + "  if (threadIdx.x == 0) {", "  if (threadIdx.x == 0) {", OLD),
+    ("last: the counter is not reset", LAST, "atomicInc (arrived, n - 1)", "atomicAdd (arrived, 1u)", OLD),
+    ("last: the one before the last goes on", LAST, "== n - 1;", "== n - 2;", OLD),
+    ("split: the blocks' sums in another order", SPLIT, "(r0 + r) * SPLIT_SUMS", "(p.ranks - 1 - r0 - r) * SPLIT_SUMS", OLD),
+    ("split: a block's sums are left out", SPLIT, "r0 + r < p.ranks", "r0 + r < p.ranks - 1", OLD),
+    ("split: every block has the first channels", SPLIT, "channel0 = rank * PARTS * p.part_rows;", "channel0 = 0;", OLD),
+    ("split: sums overwrite inputs", SPLIT, "  __syncthreads (); /* the sums take the place of the inputs */\n", "", OLD),
+    ("split: sums are read as they come", SPLIT, "* SPLIT_WARP);\n" + BARRIER, "* SPLIT_WARP);\n", OLD),
+    ("split: the first tile of a pair twice", SPLIT, "shared + half / 2 * room", "shared + half / 4 * room", OLD),
+    ("split: padding takes part", SPLIT, "  if (p.n_entries > 1 && p.entries[index].state == 0)\n    return;\n", "", OLD),
+    ("split: rotates with another's sum", SPLIT, "sum[i], TILE)", "sum[i], 1)", OLD),
+    ("split: moments of the first slice", SPLIT, "to[(row0 / 32 + slice) * TILE", "to[slice * TILE", OLD),
+    ("lanes: parts of a batch in another order", "cuda/lanes.cuh", "part % PARTS != PARTS - 1", "part + 1 < PARTS * p.ranks", OLD),
+    ("part: weights of one channel too few", PART, "      if (k < n)\n        load (k);", "      if (k + 1 < n)\n        load (k);", OLD),
+    *[(f"whole: barrier {i + 1} of 7", WHOLE, BARRIER, "", i, OLD) for i in range(7)],
+    ("whole: a fresh stream hears the one before", WHOLE, "else if (column == -4 && remembers (entry))", "else if (column == -4)", OLD),
+    ("whole: the past is made anew, not remembered", WHOLE, "start < 0 && entry.follows == 0 && tid < length", "false", OLD),
+    ("whole: what is not there goes through ELU", WHOLE, "    if (column >= 0 || entry.follows > 0) /* the", "    if (true) /* the", OLD),
+    ("whole: overflow is not told", WHOLE, "    o.overflow[index] = 1;", "    o.overflow[index] = 0;", OLD),
     ("output: a fresh stream hears the one before", "cuda/output.cu", "made || remembers (entry)", "true", {"capability": 75}),
     ("output: no barrier", "cuda/output.cu", BARRIER, "", {"capability": 75}),
     ("input: status is not cleared", INPUT, "    p.status[blockIdx.x] = 0;\n", "    ;\n", {"capability": 75}),

@@ -176,7 +176,7 @@ class Bench:
 
 
 # Instances of a kernel for other weights than float32: a line of macros each.
-OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|SPREAD|LAYERS) \([^\n]*?(?:tf32|bf16)[^\n]*?(\\?)$", re.MULTILINE)
+OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|SPREAD|LAYERS|SPLIT|WHOLE) \([^\n]*?(?:tf32|bf16)[^\n]*?(\\?)$", re.MULTILINE)
 ENTRY = re.compile(r"^\.visible \.entry (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 
 

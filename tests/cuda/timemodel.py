@@ -79,13 +79,16 @@ def in_order(kernels):
     order = begin + layer * layers + find("first")
     left = {n: per[n] // frames for n in rest if "first" not in n}
     while sum(left.values()):
-        for word in ("_up", "residual", "skip", "output", "tail"):
+        before = len(order)
+        for word in ("_up", "residual", "skip", "block", "output", "tail"):
             some = [n for n in sorted(left) if word in n and left[n]
-                    and (word in ("_up", "residual", "skip") or
+                    and (word not in ("output", "tail") or
                          not any(left[m] for m in left if m != n))]
             if some:
                 order.append(some[0])
                 left[some[0]] -= 1
+        if len(order) == before:
+            raise SystemExit(f"where does {sorted(n for n in left if left[n])} belong?")
     return order
 
 
