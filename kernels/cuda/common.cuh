@@ -39,7 +39,7 @@ struct Past {
   const float *tile; /* the tile before */
   unsigned columns;  /* of a tile */
   unsigned stride;   /* from the tile before to the one before that */
-  unsigned reach;    /* columns that were made, or more than anybody wants */
+  int reach;         /* columns that were made, or more than anybody wants */
 
   /* in: the tile, [channel][16]; entries are entry_stride apart */
   __device__
@@ -49,7 +49,7 @@ struct Past {
                   ? in - (size_t)inputs * TILE
                   : in - entry_stride + (size_t)(tiles - 1) * inputs * TILE),
         columns (min (times, TILE)), stride (entry_stride),
-        reach (tile > 0 ? TILE : entry.follows * columns)
+        reach (tile > 0 ? TILE : (int)(entry.follows * columns))
   {
   }
 

@@ -216,7 +216,7 @@ DEVICE = [
     ("run: the first tile of the frame before", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1) * inputs * TILE)", "in - entry_stride)"),
     ("run: the frame's own last tile", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1)", "in + (size_t)(tiles - 1)"),
     ("run: more taps than columns, and all of one frame", "cuda/common.cuh", "        row -= stride;\n", ""),
-    ("run: more taps than columns, and nothing in the state", "cuda/common.cuh", "entry.follows * columns)", "entry.follows * TILE)"),
+    ("run: more taps than columns, and nothing in the state", "cuda/common.cuh", "(int)(entry.follows * columns)", "(int)(entry.follows * TILE)"),
     ("run: everybody leaves a history", STAGING, "  if (!entry.ends)\n    return;\n", ""),
     ("run: attention fetches before the wait what the run makes", ATTENTION, "(entry.frame - entry.follows) * p.times / TILE", "entry.frame * p.times / TILE"),
     ("run: attention leaves out what the run made", ATTENTION, "    for (unsigned b = n_old; b + 1 < n_blocks; b++)\n      staged.begin (keys, values, b, slot_of (b));\n", ""),
