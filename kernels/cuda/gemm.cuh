@@ -123,7 +123,6 @@ gemm (const MimiGemmArgs &p)
   const bool active = inside && entry.state != 0;
   const float *in = p.in + (size_t)(inside ? index : 0) * p.in_stride +
                     (size_t)tile * p.inputs * TILE;
-  const unsigned columns = min (p.times, TILE);
 
   float mean[4] = {}, scale[4] = {};
   if (PROLOGUE == NORM && active)
@@ -149,7 +148,7 @@ gemm (const MimiGemmArgs &p)
 #pragma unroll
         for (int j = 0; j < H; j++)
           kept[(k0 + lane) * H + j] =
-              x[lane * SLAB_STRIDE + PAST + columns - H + j];
+              x[lane * SLAB_STRIDE + PAST + min (p.times, TILE) - H + j];
       }
       product.add (x, k0, min (end - k0, SLAB));
     }
@@ -174,7 +173,7 @@ gemm (const MimiGemmArgs &p)
     }
     const unsigned place = blockIdx.y * n_tiles + j;
     const unsigned who = place / p.tiles, row = blockIdx.x * rows + n;
-    if (who >= p.n_entries || row >= p.outputs || t >= columns)
+    if (who >= p.n_entries || row >= p.outputs || t >= min (p.times, TILE))
       continue;
     const MimiEntry target = p.entries[who];
     if (target.state == 0)

@@ -68,11 +68,9 @@ tail (const MimiTailArgs &args)
   constexpr int LOADS = CHANNELS_MOST * 8 / MIMI_CUDA_THREADS;
   const MimiEntry entry = p.entries[index];
   const unsigned length = o.inputs * L, piece = tid % 8;
-  const float *in =
-      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
-  const Past made (entry, in, tile, SAMPLES / TILE, TILE, p.channels, p.stride);
-  const bool continued =
-      made.reach == 0 && entry.state != 0 && remembers (entry);
+  /* Or this launch has made them. */
+  const bool made = tile > 0 || entry.follows > 0;
+  const bool continued = !made && entry.state != 0 && remembers (entry);
   float2 past[LOADS] = {};
   float past_last = 0.0f;
   if (continued && piece == 3)
@@ -93,8 +91,11 @@ tail (const MimiTailArgs &args)
 
   bool overflow = tid == 0 && p.status[index] != 0;
   /* x: the tile, and 16 columns before it, in pieces of four columns. */
-  const float *from =
-      (piece < 4 && made.reach > 0 ? made.tile : in) + piece % 4 * 4;
+  const float *in =
+      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
+  const Past before (
+      entry, in, tile, SAMPLES / TILE, TILE, p.channels, p.stride);
+  const float *from = (piece < 4 && made ? before.tile : in) + piece % 4 * 4;
   float4 loaded[LOADS];
 #pragma unroll
   for (int i = 0; i < LOADS; i++)
@@ -108,7 +109,7 @@ tail (const MimiTailArgs &args)
     *(float4 *)&s.raw[c][piece * 4] = loaded[i];
     float4 x = make_float4 (elu (loaded[i].x), elu (loaded[i].y),
         elu (loaded[i].z), elu (loaded[i].w));
-    if (made.reach == 0 && piece < 4)
+    if (!made && piece < 4)
       x = make_float4 (0, 0, past[i].x, past[i].y);
     if (c >= p.channels)
       x = make_float4 (0, 0, 0, 0);
@@ -148,10 +149,10 @@ tail (const MimiTailArgs &args)
               s.bias2[min (n, p.channels - 1)];
     overflow |= overflows (y);
     y = elu (y);
-    if (made.reach > 0 || t >= 8)
+    if (made || t >= 8)
       s.x[n][FIRST + t] = y;
   }
-  if (made.reach == 0 && tid < length)
+  if (!made && tid < length)
     s.x[tid / L][TAIL_PAST - L + tid % L] = past_last;
   __syncthreads ();
   if (ends)
