@@ -123,6 +123,13 @@ gemm (const MimiGemmArgs &p)
   const bool active = inside && entry.state != 0;
   const float *in = p.in + (size_t)(inside ? index : 0) * p.in_stride +
                     (size_t)tile * p.inputs * TILE;
+  /* Known once or each time: as it leaves ptxas registers enough. */
+#if __CUDA_ARCH__ == 900
+  const unsigned hoisted = min (p.times, TILE);
+#define COLUMNS hoisted
+#else
+#define COLUMNS min (p.times, TILE)
+#endif
 
   float mean[4] = {}, scale[4] = {};
   if (PROLOGUE == NORM && active)
@@ -148,7 +155,7 @@ gemm (const MimiGemmArgs &p)
 #pragma unroll
         for (int j = 0; j < H; j++)
           kept[(k0 + lane) * H + j] =
-              x[lane * SLAB_STRIDE + PAST + min (p.times, TILE) - H + j];
+              x[lane * SLAB_STRIDE + PAST + COLUMNS - H + j];
       }
       product.add (x, k0, min (end - k0, SLAB));
     }
@@ -173,7 +180,7 @@ gemm (const MimiGemmArgs &p)
     }
     const unsigned place = blockIdx.y * n_tiles + j;
     const unsigned who = place / p.tiles, row = blockIdx.x * rows + n;
-    if (who >= p.n_entries || row >= p.outputs || t >= min (p.times, TILE))
+    if (who >= p.n_entries || row >= p.outputs || t >= COLUMNS)
       continue;
     const MimiEntry target = p.entries[who];
     if (target.state == 0)
