@@ -126,9 +126,9 @@ gemm (const MimiGemmArgs &p)
   /* Known once or each time: as it leaves ptxas registers enough. */
 #if __CUDA_ARCH__ == 900
   const unsigned hoisted = min (p.times, TILE);
-#define COLUMNS hoisted
+#define GEMM_COLUMNS hoisted
 #else
-#define COLUMNS min (p.times, TILE)
+#define GEMM_COLUMNS min (p.times, TILE)
 #endif
 
   float mean[4] = {}, scale[4] = {};
@@ -155,7 +155,7 @@ gemm (const MimiGemmArgs &p)
 #pragma unroll
         for (int j = 0; j < H; j++)
           kept[(k0 + lane) * H + j] =
-              x[lane * SLAB_STRIDE + PAST + COLUMNS - H + j];
+              x[lane * SLAB_STRIDE + PAST + GEMM_COLUMNS - H + j];
       }
       product.add (x, k0, min (end - k0, SLAB));
     }
@@ -180,7 +180,7 @@ gemm (const MimiGemmArgs &p)
     }
     const unsigned place = blockIdx.y * n_tiles + j;
     const unsigned who = place / p.tiles, row = blockIdx.x * rows + n;
-    if (who >= p.n_entries || row >= p.outputs || t >= COLUMNS)
+    if (who >= p.n_entries || row >= p.outputs || t >= GEMM_COLUMNS)
       continue;
     const MimiEntry target = p.entries[who];
     if (target.state == 0)
