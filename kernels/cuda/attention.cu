@@ -29,9 +29,10 @@ attention (const MimiAttentionArgs &p)
 
   extern __shared__ __align__ (16) float window[];
 
-  launch_dependents ();
-  if (!STAGED)
+  if (!STAGED) {
+    launch_dependents ();
     wait_for_inputs ();
+  }
   const MimiEntry entry = p.entries[blockIdx.z];
   if (entry.state == 0) {
     if (STAGED)
@@ -71,6 +72,7 @@ attention (const MimiAttentionArgs &p)
     for (unsigned b = 0; b < n_old; b++)
       staged.begin (keys, values, b, slot_of (b));
     wait_for_inputs ();
+    launch_dependents ();
   }
   float own = 0.0f;
   if (tid < DIM * QUERIES)

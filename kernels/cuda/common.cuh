@@ -119,7 +119,11 @@ hold (unsigned mix, bool never, unsigned *place)
 /* Programmatic dependent launch, sm_90 and later: a kernel's blocks may start
  * while those before it still run, and may touch nothing that any of them
  * writes until they have waited. Every kernel must wait, so that the one before
- * the one before has ended too. Without it both are nothing. */
+ * the one before has ended too. Without it both are nothing.
+ *
+ * A kernel lets the next begin when it has itself waited: as it begins would be
+ * sooner, but then three of them share the processors, and two blocks of the one
+ * that all wait for may meet on one of them while others have nothing to do. */
 static __device__ void
 launch_dependents ()
 {

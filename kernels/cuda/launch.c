@@ -54,6 +54,7 @@ typedef struct {
   CUstream stream;
   GError **error;
   guint n_launched;
+  gboolean was_apart; /* the launch before: see keep_apart() */
 } Launch;
 
 static gpointer
@@ -76,9 +77,34 @@ divide_up (guint n, guint by)
 
 typedef struct {
   guint x, y, z;
-  guint cluster; /* blocks along x, or 0 */
-  guint shared;  /* bytes */
+  guint cluster;  /* blocks along x, or 0 */
+  guint shared;   /* bytes */
+  gboolean apart; /* gains if no two of its blocks meet */
 } Shape;
+
+/* A little more than half of a processor's shared memory. */
+static guint
+get_half (const MimiCudaFrame *f)
+{
+  return (guint)f->shared / 2 + 1024;
+}
+
+/* While a launch overlaps with the one before, its first blocks find some
+ * processors fuller than others, and two of them may share one though others
+ * stay empty: then it takes as long as those two. Blocks that ask for more than half
+ * of a processor's shared memory cannot meet; nor can they with the launch
+ * before if that one asks for as much, which would cost more. */
+static void
+keep_apart (Launch *l, Shape *shape)
+{
+  gboolean apart =
+      shape->apart && !l->was_apart &&
+      shape->x * shape->y * shape->z <= (guint)l->frame->processors;
+
+  if (apart)
+    shape->shared = MAX (shape->shared, get_half (l->frame));
+  l->was_apart = apart;
+}
 
 static gboolean
 launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
@@ -90,16 +116,18 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
   CUlaunchConfig config = {
     .grid = { shape.x, shape.y, shape.z },
     .block = { MIMI_CUDA_THREADS, 1, 1 },
-    .shared = shape.shared,
     .stream = l->stream,
     .attributes = attributes,
   };
 
-  /* More than 48 KiB, with the little that kernels have by themselves. */
+  keep_apart (l, &shape);
+  config.shared = shape.shared;
+  /* More than 48 KiB, with the little that kernels have by themselves. As much
+   * for every batch: it is the function's, and older graphs have it too. */
   if (shape.shared > 40 * 1024 &&
       !CHECK (cuda, l->error, FuncSetAttribute,
           (function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-              (gint)shape.shared)))
+              (gint)MAX (shape.shared, get_half (l->frame)))))
     return FALSE;
   if (shape.cluster)
     attributes[config.n_attributes++] = (CUlaunchAttribute){
@@ -343,7 +371,8 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
         cluster ? args->part_rows << args->subs_log2 : args->part_rows * 8;
     guint shared = channels * STAGED_BYTES +
                    (cluster ? 8 * 8 * 16 * 2 : 8 * 32 * 20) * sizeof (gfloat);
-    Shape shape = { divide_up (args->outputs, rows), tiles, 1, 0, shared };
+    Shape shape = { divide_up (args->outputs, rows), tiles, 1, 0, shared,
+      !cluster };
 
     if (cluster) {
       shape.cluster = MIMI_CUDA_RANKS;
@@ -601,7 +630,7 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
       n->hidden[i] <= MIMI_CUDA_TAIL_HIDDEN) {
     *from = 0; /* the PCM has been written */
     return launch (l, MIMI_CUDA_SPREAD_TAIL,
-        (Shape){ tiles, entries, 1, 0, MIMI_CUDA_TAIL_BYTES }, &args);
+        (Shape){ tiles, entries, 1, 0, MIMI_CUDA_TAIL_BYTES, TRUE }, &args);
   }
   if (few && shared <= MOST_SHARED) {
     *from = other;
@@ -659,7 +688,9 @@ gboolean
 mimi_cuda_frame_launch (const MimiCudaFrame *self, const MimiCudaBatch *batch,
     CUstream stream, GError **error)
 {
-  Launch l = { self, batch, stream, error, 0 };
+  Launch l = {
+    .frame = self, .batch = batch, .stream = stream, .error = error
+  };
   const MimiNetwork *n = self->network;
   guint times = n->upsample, from = self->first, i;
   MimiGemmArgs first = dense (&l, &self->weights->first, self->residual,

@@ -31,7 +31,6 @@ residual (const MimiResidualArgs &p)
   float *x = shared, *hidden = x + n_channels * STAGED_STRIDE;
   float *partial = hidden + n_hidden * STAGED_STRIDE;
 
-  launch_dependents ();
   cluster_begin ();
   Product<Raw, PRODUCTS, TAPS, STEPS1, 1, 2> first (
       p.weights1, p.channels, p.hidden, p.part_rows1, warp);
@@ -50,6 +49,7 @@ residual (const MimiResidualArgs &p)
 
   hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
   wait_for_inputs ();
+  launch_dependents ();
   if (entry.state == 0) {
     cluster_wait ();
     return;

@@ -52,7 +52,6 @@ spread (const MimiGemmArgs &p)
   const unsigned channel0 = rank * p.part_rows << subs_log2;
   const unsigned n_channels = p.part_rows << subs_log2;
 
-  launch_dependents ();
   if (CLUSTER)
     cluster_begin ();
 
@@ -96,6 +95,7 @@ spread (const MimiGemmArgs &p)
 
   hold (product.mix (), p.n_entries == 0, p.status);
   wait_for_inputs ();
+  launch_dependents ();
   if (entry.state == 0) {
     if (CLUSTER)
       cluster_wait ();

@@ -51,7 +51,6 @@ tail (const MimiTailArgs &args)
   const unsigned tile = blockIdx.x, index = blockIdx.y;
   const unsigned part2 = warp % PARTS2, group2 = warp / PARTS2 * GROUPS;
 
-  launch_dependents ();
   Product<Raw, PRODUCTS, TAPS, 1, HIDDEN_MOST / 16, 3> first (
       p.weights1, p.channels, p.hidden, p.part_rows1, warp);
   Product<Raw, PRODUCTS, 1, 1, GROUPS, 3> second (
@@ -86,6 +85,7 @@ tail (const MimiTailArgs &args)
 
   hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
   wait_for_inputs ();
+  launch_dependents ();
   if (entry.state == 0)
     return;
 
