@@ -3,19 +3,35 @@
  */
 #include "window.cuh"
 
-#define QUERIES MIMI_CUDA_QUERIES
 #define MAX_KEYS (MIMI_CUDA_MAX_WINDOW + 2 * TILE) /* 17 x 32 */
 
-/* Four queries of one head. The ring holds blocks of 16 positions, keys
+/* A row of two or four floats, at once. */
+static __device__ void
+get_row (const float (&row)[4], float (&x)[4])
+{
+  const float4 all = *(const float4 *)row;
+  x[0] = all.x, x[1] = all.y, x[2] = all.z, x[3] = all.w;
+}
+
+static __device__ void
+get_row (const float (&row)[2], float (&x)[2])
+{
+  const float2 all = *(const float2 *)row;
+  x[0] = all.x, x[1] = all.y;
+}
+
+/* QUERIES of one head, four or two. The ring holds blocks of 16 positions, keys
  * [head][block][dim][16] as the product writes them, values [head][block][16]
  * [dim] so that lanes read along dim; position p sits in block p / 16 modulo
  * the number of blocks. Which positions count follows from the frame number
  * alone: whatever else the ring holds is never weighed, so a fresh stream
  * needs no clearing. Entries of a run have all put theirs there before the first
  * of them looks: the ring has room for them.
+ * Sums are in the order of the positions that four queries see, so that two are
+ * summed as four are.
  * STAGED: by way of shared memory, for few streams; from 9.0 on.
- * Grid: (heads, times / 4, entries). */
-template <int DIM, bool STAGED>
+ * Grid: (heads, times / QUERIES, entries). */
+template <int DIM, int QUERIES, bool STAGED>
 static __device__ void
 attention (const MimiAttentionArgs &p)
 {
@@ -42,11 +58,12 @@ attention (const MimiAttentionArgs &p)
 
   const unsigned tid = threadIdx.x, lane = tid & 31, warp = tid / 32;
   const unsigned head = blockIdx.x, first = blockIdx.y * QUERIES;
+  const unsigned four = first / MIMI_CUDA_QUERIES * MIMI_CUDA_QUERIES;
   const unsigned last = min (first + QUERIES, p.times) - 1;
   const unsigned long long now = entry.frame * p.times;
   const unsigned long long end = now + last; /* the newest key of all */
   const unsigned long long begin =
-      now + first + 1 > p.window ? now + first + 1 - p.window : 0;
+      now + four + 1 > p.window ? now + four + 1 - p.window : 0;
   const unsigned long long block0 = begin / TILE;
   const unsigned n_blocks = (unsigned)(end / TILE - block0) + 1;
   const unsigned ring0 = (unsigned)(block0 % p.ring_blocks);
@@ -91,10 +108,18 @@ attention (const MimiAttentionArgs &p)
         1.44269504f * rsqrtf ((float)DIM) * own;
   __syncthreads ();
 
-  /* Scores: a warp takes a block of 16 keys, each half of it half of dim. */
+  /* Scores: a warp takes a block of 16 keys, each half of it half of dim. Two
+   * queries fit into registers: all lanes at once would read them again for each
+   * block, as slowly as all of its keys. */
+  constexpr bool KEPT = QUERIES < 4;
+  const unsigned half = lane / TILE * (DIM / 2);
+  float q[KEPT ? DIM / 2 : 1][QUERIES];
+  if (KEPT)
+#pragma unroll
+    for (int d = 0; d < (KEPT ? DIM / 2 : 1); d++)
+      get_row (query[half + d], q[d]);
   for (unsigned b = warp; b < n_blocks; b += WARPS) {
     const unsigned slot = slot_of (b);
-    const unsigned half = lane / TILE * (DIM / 2);
     const unsigned long long position = (block0 + b) * TILE + lane % TILE;
     /* A column that nobody sees may never have been written: look at the
      * newest instead. */
@@ -115,11 +140,11 @@ attention (const MimiAttentionArgs &p)
       ask_first ();
 #pragma unroll
       for (unsigned d = 0; d < AHEAD_KEYS; d++) {
-        const float4 q = *(const float4 *)query[half + d0 + d];
-        sum[0] = fmaf (q.x, x[d], sum[0]);
-        sum[1] = fmaf (q.y, x[d], sum[1]);
-        sum[2] = fmaf (q.z, x[d], sum[2]);
-        sum[3] = fmaf (q.w, x[d], sum[3]);
+        if (!KEPT)
+          get_row (query[half + d0 + d], q[0]);
+#pragma unroll
+        for (int i = 0; i < QUERIES; i++)
+          sum[i] = fmaf (q[KEPT ? d0 + d : 0][i], x[d], sum[i]);
       }
     }
 #pragma unroll
@@ -147,12 +172,13 @@ attention (const MimiAttentionArgs &p)
     for (unsigned other = 16; other > 0; other >>= 1)
       most = fmaxf (most, __shfl_xor_sync (FULL_WARP, most, other));
 #pragma unroll
-    for (unsigned j = 0; j < MAX_KEYS / 32; j++) {
-      const float e = exp2f (x[j] - most);
-      if (j * 32 + lane < n_keys)
-        score[j * 32 + lane][warp] = e;
-      sum += e;
-    }
+    for (unsigned j = 0; j < MAX_KEYS / 32; j++)
+      if (j * 32 < n_keys) { /* all others would add nothing */
+        const float e = exp2f (x[j] - most);
+        if (j * 32 + lane < n_keys)
+          score[j * 32 + lane][warp] = e;
+        sum += e;
+      }
 #pragma unroll
     for (unsigned other = 16; other > 0; other >>= 1)
       sum += __shfl_xor_sync (FULL_WARP, sum, other);
@@ -182,15 +208,14 @@ attention (const MimiAttentionArgs &p)
     ask_first ();
 #pragma unroll
     for (unsigned j = 0; j < AHEAD_VALUES; j++) {
-      float4 weight = make_float4 (0, 0, 0, 0);
+      float weight[QUERIES] = {};
       if (i0 + j * WARPS <= stop)
-        weight = *(const float4 *)score[i0 + j * WARPS];
+        get_row (score[i0 + j * WARPS], weight);
 #pragma unroll
       for (unsigned d = 0; d < DIM / 32; d++) {
-        sum[0][d] = fmaf (weight.x, x[j][d], sum[0][d]);
-        sum[1][d] = fmaf (weight.y, x[j][d], sum[1][d]);
-        sum[2][d] = fmaf (weight.z, x[j][d], sum[2][d]);
-        sum[3][d] = fmaf (weight.w, x[j][d], sum[3][d]);
+#pragma unroll
+        for (int q = 0; q < QUERIES; q++)
+          sum[q][d] = fmaf (weight[q], x[j][d], sum[q][d]);
       }
     }
   }
@@ -212,16 +237,18 @@ attention (const MimiAttentionArgs &p)
   }
 }
 
-#define ATTENTION(name, dim, staged) \
+#define ATTENTION(name, dim, queries, staged) \
   extern "C" __global__ void __launch_bounds__ (MIMI_CUDA_THREADS) \
       mimi_##name##_##dim (const __grid_constant__ MimiAttentionArgs p) \
   { \
-    attention<dim, staged> (p); \
+    attention<dim, queries, staged> (p); \
   }
 
-ATTENTION (attention, 32, false)
-ATTENTION (attention, 64, false)
+ATTENTION (attention, 32, MIMI_CUDA_QUERIES, false)
+ATTENTION (attention, 64, MIMI_CUDA_QUERIES, false)
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
-ATTENTION (spread_attention, 32, true)
-ATTENTION (spread_attention, 64, true)
+ATTENTION (spread_attention, 32, MIMI_CUDA_QUERIES, true)
+ATTENTION (spread_attention, 64, MIMI_CUDA_QUERIES, true)
+ATTENTION (spread_attention_two, 32, 2, true)
+ATTENTION (spread_attention_two, 64, 2, true)
 #endif

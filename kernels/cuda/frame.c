@@ -228,6 +228,7 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
       return g_strdup (name);
     case MIMI_CUDA_ATTENTION:
     case MIMI_CUDA_SPREAD_ATTENTION:
+    case MIMI_CUDA_SPREAD_ATTENTION_TWO:
       return g_strdup_printf ("%s_%u", name, self->network->head_dim);
     case MIMI_CUDA_FIRST:
     case MIMI_CUDA_SPREAD_FIRST:

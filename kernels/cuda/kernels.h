@@ -131,6 +131,7 @@ typedef struct {
   unsigned int ratio;        /* of a transposed convolution */
   unsigned int ring, ring_blocks, head_dim; /* of keys and values */
   unsigned int gelu_tanh;
+  unsigned int second; /* spread.cuh: the kernel in front makes the entries */
   float norm_eps;
 } MimiGemmArgs;
 

@@ -18,6 +18,7 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_ENTER] = "mimi_enter",
   [MIMI_CUDA_SPREAD_QKV] = "mimi_spread_qkv",
   [MIMI_CUDA_SPREAD_ATTENTION] = "mimi_spread_attention",
+  [MIMI_CUDA_SPREAD_ATTENTION_TWO] = "mimi_spread_attention_two",
   [MIMI_CUDA_SPREAD_PROJECT] = "mimi_spread_project",
   [MIMI_CUDA_SPREAD_EXPAND] = "mimi_spread_expand",
   [MIMI_CUDA_SPREAD_FIRST] = "mimi_spread_first",
@@ -135,10 +136,13 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
       .value.cluster = { shape.cluster, 1, 1 },
     };
   /* The first kernel has nobody to overlap with. Nor has the second, where the
-   * others read the entries, which the first writes, before they wait: so the
-   * first has ended before any of them begins. layer.cu sees to that itself. */
+   * others read the entries, which the first writes, before they wait, unless it
+   * reads its own later and lets nobody begin until then. */
   if (l->frame->overlap &&
-      l->n_launched > (l->frame->spread && kernel != MIMI_CUDA_LAYERS ? 1 : 0))
+      l->n_launched > (l->frame->spread && kernel != MIMI_CUDA_LAYERS &&
+                                  kernel != MIMI_CUDA_SPREAD_QKV
+                              ? 1
+                              : 0))
     attributes[config.n_attributes++] = (CUlaunchAttribute){
       .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
       .value.programmatic = 1,
@@ -352,6 +356,7 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->tiles = divide_up (args->times, MIMI_CUDA_TILE);
   args->moments = scratch (l, f->moments);
   args->slice_log2 = f->slice_log2;
+  args->second = l->n_launched == 1;
   if (!f->weights->matrix)
     return launch_lanes (l, kernel, args);
   spread = get_spread_kernel (f, kernel, args->tiles);
@@ -475,12 +480,17 @@ launch_attention (Launch *l, MimiAttentionArgs *args)
   /* See Window in attention.cu. */
   guint staged =
       args->window_blocks * (2 * dim + 2) * MIMI_CUDA_TILE * sizeof (gfloat);
+  guint pairs = divide_up (args->times, 2);
 
   if (!f->spread || staged + ATTENTION_SHARED > (guint)f->shared ||
       shape.x * shape.y * shape.z > (guint)f->processors)
     return launch (l, MIMI_CUDA_ATTENTION, shape, args);
   shape.shared = staged;
-  return launch (l, MIMI_CUDA_SPREAD_ATTENTION, shape, args);
+  /* Two queries a block where there are processors for it. */
+  if (shape.x * pairs * shape.z > (guint)f->processors)
+    return launch (l, MIMI_CUDA_SPREAD_ATTENTION, shape, args);
+  shape.y = pairs;
+  return launch (l, MIMI_CUDA_SPREAD_ATTENTION_TWO, shape, args);
 }
 
 static MimiOutputArgs

@@ -56,7 +56,10 @@ spread (const MimiGemmArgs &p)
     cluster_begin ();
 
   /* All that the kernels before do not write. */
-  const MimiEntry entry = p.entries[index];
+  const bool second = EPILOGUE == QKV && p.second;
+  MimiEntry entry = {};
+  if (!second)
+    entry = p.entries[index];
   Product<Raw, PRODUCTS, TAPS, STEPS, GROUPS, 2> product (
       p.weights, p.inputs, p.outputs, p.part_rows, part);
   product.load (row0 / 16 + group);
@@ -77,7 +80,7 @@ spread (const MimiGemmArgs &p)
     time[i] = (along ? at / rows : at) % TIMES;
     const unsigned t = CLUSTER ? 2 * rank + time[i] : time[i];
     exists[i] = at < rows * TIMES && row0 + row[i] < p.outputs && t < columns;
-    if (CLUSTER)
+    if (CLUSTER && !second)
       place[i] = find_place<EPILOGUE> (
           p, entry, index, tile, min (row0 + row[i], p.outputs - 1), t);
   }
@@ -95,7 +98,10 @@ spread (const MimiGemmArgs &p)
 
   hold (product.mix (), p.n_entries == 0, p.status);
   wait_for_inputs ();
+  /* Who comes next reads its entry before it waits. */
   launch_dependents ();
+  if (second)
+    entry = p.entries[index];
   if (entry.state == 0) {
     if (CLUSTER)
       cluster_wait ();
@@ -104,6 +110,9 @@ spread (const MimiGemmArgs &p)
   if (EPILOGUE == RESIDUAL)
     old[0] = *place[0].to;
   staged.load (in, p.inputs, channel0, n_channels);
+  if (second)
+    place[0] = find_place<EPILOGUE> (p, entry, index, tile,
+        min (row0 + row[0], p.outputs - 1), 2 * rank + time[0]);
   if (H > 0)
     stage_past<H, false> (past, p.inputs, channel0, n_channels, x);
   float mean[4], scale[4];

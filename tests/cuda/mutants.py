@@ -135,6 +135,8 @@ DEVICE = [
     ("spread: no barrier after staging", SPREAD, BARRIER + "  if (H > 0 && block", "  if (H > 0 && block"),
     ("spread: no barrier before eight warps' sums", SPREAD, "warp, 0);\n  " + BARRIER, "warp, 0);\n"),
     ("spread: no dependency wait", SPREAD, "  wait_for_inputs ();\n", ""),
+    ("spread: who follows the second kernel reads entries that are not there yet", SPREAD, "  hold (product.mix (), p.n_entries == 0, p.status);\n", "  launch_dependents ();\n"),
+    ("spread: the second kernel reads its entry before the wait", SPREAD, "EPILOGUE == QKV && p.second", "false"),
     ("spread: the residual stream is read before the wait", SPREAD, "  wait_for_inputs ();\n", "  if (EPILOGUE == RESIDUAL)\n    old[0] = *(volatile float *)place[0].to;\n  wait_for_inputs ();\n"),
     ("spread: inputs are read before the wait", SPREAD, "  wait_for_inputs ();\n", "  staged.load (in, p.inputs, channel0, n_channels);\n  wait_for_inputs ();\n"),
     ("spread: padding takes part", SPREAD, "  if (H > 0 && entry.state != 0)", "  if (H > 0)"),
@@ -210,7 +212,8 @@ DEVICE = [
     ("attention: ring starts one block late", ATTENTION, "(block0 % p.ring_blocks)", "((block0 + 1) % p.ring_blocks)"),
     ("attention: the ring does not come round", ATTENTION, "return ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;", "return ring0 + b;"),
     ("attention: this frame's block is fetched before the wait", ATTENTION, "? (unsigned)(run - block0) : 0;", "? (unsigned)(run - block0) + 1 : 0;"),
-    ("attention: no dependency wait", ATTENTION, "    wait_for_inputs ();\n  }\n  float own", "  }\n  float own"),
+    ("attention: no dependency wait", ATTENTION, "    wait_for_inputs ();\n    launch", "    launch"),
+    ("attention: two are summed in their own order", ATTENTION, "now + four + 1 > p.window ? now + four + 1", "now + first + 1 > p.window ? now + first + 1"),
     ("attention: copies are not waited for", ATTENTION, "    staged.end ();\n", ""),
     # runs
     ("run: the first tile of the frame before", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1) * inputs * TILE)", "in - entry_stride)"),
