@@ -39,7 +39,7 @@ struct Product {
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++)
           w[s][tap][g] =
-              from + s < n_steps
+              TAPS > 1 || from + s < n_steps
                   ? __ldg (weights + ((b * all_steps + step) * TAPS + tap) * 32)
                   : Raw{};
       }

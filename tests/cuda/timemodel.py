@@ -164,8 +164,7 @@ def main():
         next_early = times[order[i + 1]][1] if i + 1 < len(order) else 0
         low += max(max(late.values()), next_early)
         high += max(sum(late.values()), next_early)
-    # the second kernel waits for all of the first, see launch.c
-    programmatic = len(order) - 2 if overlaps else 0
+    programmatic = len(order) - 1 if overlaps else 0
     edges = [(len(order) - 1 - programmatic) * plain + programmatic * fast
              for plain, fast in zip(card["edge"], card.get("overlap", card["edge"]))]
     print(f"{len(order)} kernels: {low:.1f} to {high:.1f} us, edges of "
