@@ -260,7 +260,7 @@ void mimi_stream_get_stats (MimiStream *stream, MimiStreamStats *stats);
  * bit for bit on the same backend. Settings (rows, PCM, fade-in) are not in it.
  *
  * blob    mimi_stream_get_state_size() bytes, aligned for a float
- * Saving fails only when the device does. Restoring refuses a blob of another
+ * Saving fails only when the device or the host's memory does. Restoring refuses a blob of another
  * version, network or size with MIMI_ERROR_INPUT and leaves the stream alone.
  */
 gsize mimi_stream_get_state_size (MimiStream *stream);

@@ -16,7 +16,8 @@
 typedef struct {
   gpointer memory; /* as allocated */
   gfloat *base;
-  gsize used; /* floats */
+  gsize used;      /* floats */
+  gboolean failed; /* no memory for what fills it */
 } MimiCpuArena;
 
 /* n floats, zeroed, at a multiple of 64 bytes. */

@@ -103,7 +103,7 @@ pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
   whole = m->sixes * rows;
   size = (gsize)(whole + 4 * m->fours) * k;
   m->panels = mimi_cpu_arena_take (arena, m->bf16 ? (size + 1) / 2 : size);
-  if (m->panels == NULL)
+  if (m->panels == NULL || values == NULL)
     return;
   for (guint i = 0; i < n; i++) {
     guint height = i < whole ? rows : 4;
@@ -121,13 +121,24 @@ pack_values (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
   }
 }
 
+/* How large it is a file says: NULL where there is no memory. */
 static gfloat *
-read_tensor (const MimiTensor *t)
+new_values (MimiCpuArena *arena, gsize n)
+{
+  gfloat *values = g_try_new (gfloat, n);
+
+  arena->failed |= values == NULL;
+  return values;
+}
+
+static gfloat *
+read_tensor (MimiCpuArena *arena, const MimiTensor *t)
 {
   guint64 n = mimi_tensor_get_length (t);
-  gfloat *values = g_new (gfloat, n);
+  gfloat *values = new_values (arena, n);
 
-  mimi_tensor_read (t, 0, n, values);
+  if (values)
+    mimi_tensor_read (t, 0, n, values);
   return values;
 }
 
@@ -135,7 +146,7 @@ static void
 pack_tensor (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows, guint n,
     guint k, const MimiTensor *t, Order order)
 {
-  gfloat *values = arena->base ? read_tensor (t) : NULL;
+  gfloat *values = arena->base ? read_tensor (arena, t) : NULL;
 
   m->bf16 = rows == FEW && t->dtype == MIMI_DTYPE_BF16;
   pack_values (arena, m, rows, n, k, values, order);
@@ -169,9 +180,9 @@ pack_filter (MimiCpuArena *arena, MimiCpuMatrix *m, guint rows,
     return;
   }
   if (arena->base) {
-    values = read_tensor (t);
-    sums = g_new (gfloat, (gsize)n * products * in);
-    for (gsize i = 0; i < (gsize)n * in; i++) {
+    values = read_tensor (arena, t);
+    sums = new_values (arena, (gsize)n * products * in);
+    for (gsize i = 0; i < (gsize)n * in && !arena->failed; i++) {
       guint row = i / in, c = i % in;
       gfloat g[3];
 
@@ -265,17 +276,18 @@ pack_codebooks (MimiCpu *cpu, const MimiWeights *w)
     cpu->books[i] = pack_vector (arena, &w->codebooks[i].sum);
     if (!filling)
       continue;
-    usage = read_tensor (&w->codebooks[i].usage);
-    for (guint row = 0; row < net->codebook_size; row++)
+    usage = read_tensor (arena, &w->codebooks[i].usage);
+    for (guint row = 0; usage && row < net->codebook_size; row++)
       for (guint c = 0; c < dim; c++)
         cpu->books[i][(gsize)row * dim + c] /= MAX (usage[row], 1e-5f);
     g_free (usage);
   }
   if (filling) {
-    proj = g_new0 (gfloat, (gsize)width * 2 * dim);
-    for (guint n = 0; n < width; n++) {
+    proj = new_values (arena, (gsize)width * 2 * dim);
+    for (guint n = 0; proj && n < width; n++) {
       gfloat *row = proj + (gsize)n * 2 * dim;
 
+      memset (row + dim, 0, dim * sizeof *row);
       mimi_tensor_read (&w->first_proj, (guint64)n * dim, dim, row);
       if (mimi_tensor_exists (&w->rest_proj))
         mimi_tensor_read (&w->rest_proj, (guint64)n * dim, dim, row + dim);
@@ -298,7 +310,9 @@ pack_upsample (MimiCpu *cpu, const MimiWeights *w)
   cpu->upsample = mimi_cpu_arena_take (&cpu->arena, (gsize)taps * width);
   if (cpu->upsample == NULL)
     return;
-  values = read_tensor (&w->upsample);
+  values = read_tensor (&cpu->arena, &w->upsample);
+  if (values == NULL)
+    return;
   if (cpu->wide)
     memcpy (cpu->upsample, values, (gsize)taps * width * sizeof (gfloat));
   else
@@ -317,7 +331,9 @@ pack_last (MimiCpu *cpu, const MimiWeights *w)
   cpu->last = mimi_cpu_arena_take (&cpu->arena, (gsize)taps * in);
   if (cpu->last == NULL)
     return;
-  values = read_tensor (&w->last.weight);
+  values = read_tensor (&cpu->arena, &w->last.weight);
+  if (values == NULL)
+    return;
   for (guint c = 0; c < in; c++)
     for (guint t = 0; t < taps; t++)
       cpu->last[(gsize)t * in + c] = values[(gsize)c * taps + t];
@@ -424,7 +440,11 @@ mimi_cpu_pack (MimiCpu *cpu, MimiModel *model, GError **error)
   if (!mimi_cpu_arena_open (&cpu->arena, TRUE, "the weights", error))
     return FALSE;
   pack_all (cpu, w);
-  return TRUE;
+  if (!cpu->arena.failed)
+    return TRUE;
+  g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
+      "%s: no memory to lay its weights out", mimi_model_get_path (model));
+  return FALSE;
 }
 
 void

@@ -344,6 +344,18 @@ cuda_step (gpointer data, MimiStepItem *items, guint n_items, GError **error)
 
 /* ----------------------------------------------------------------- state - */
 
+static gfloat *
+new_state (const Cuda *self, GError **error)
+{
+  gsize size = self->frame.state_length * sizeof (gfloat);
+  gfloat *values = g_try_malloc (size);
+
+  if (!values)
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
+        "no memory for a stream's state of %" G_GSIZE_FORMAT " bytes", size);
+  return values;
+}
+
 static void
 count_copy (Cuda *self, gsize up, gsize down)
 {
@@ -360,10 +372,10 @@ cuda_state_read (gpointer data, gpointer slot, gfloat *values, GError **error)
   Cuda *self = data;
   Slot *s = slot;
   gsize size = self->frame.state_length * sizeof (gfloat);
-  gfloat *own = g_malloc (size);
+  gfloat *own = new_state (self, error);
   gboolean ok = FALSE;
 
-  if (enter (self, error)) {
+  if (own && enter (self, error)) {
     ok = CHECK (self->cuda, error, MemcpyDtoH, (own, s->state, size));
     leave (self);
     count_copy (self, 0, size);
@@ -381,9 +393,11 @@ cuda_state_write (gpointer data, gpointer slot, guint64 frames,
   Cuda *self = data;
   Slot *s = slot;
   gsize size = self->frame.state_length * sizeof (gfloat);
-  gfloat *own = g_malloc (size);
+  gfloat *own = new_state (self, error);
   gboolean ok = FALSE;
 
+  if (!own)
+    return FALSE;
   mimi_cuda_state_write (&self->frame, own, frames, s->copy, values);
   if (enter (self, error)) {
     ok = CHECK (self->cuda, error, MemcpyHtoD, (s->state, own, size));

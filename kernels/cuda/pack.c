@@ -11,7 +11,9 @@
 /* Everything is put together on the host and goes up in one copy: until then
  * an address is an offset. */
 typedef struct {
-  GByteArray *bytes;
+  guint8 *bytes;
+  gsize length, room;
+  gboolean failed; /* no memory; the sizes of arrays are the file's */
   MimiCudaStorage transformer, convolutions;
   gboolean matrix;
 } Pack;
@@ -19,30 +21,55 @@ typedef struct {
 static CUdeviceptr
 put (Pack *pack, gconstpointer data, gsize size)
 {
-  static const guint8 zeros[ALIGNMENT];
-  CUdeviceptr offset;
+  gsize offset = (pack->length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 
-  g_byte_array_append (
-      pack->bytes, zeros, (ALIGNMENT - pack->bytes->len % ALIGNMENT) % 256);
-  offset = pack->bytes->len;
-  g_byte_array_append (pack->bytes, data, size);
+  if (offset + size > pack->room) {
+    gsize room = MAX (offset + size, 2 * pack->room);
+    guint8 *bytes = g_try_realloc (pack->bytes, room);
+
+    pack->failed |= bytes == NULL;
+    pack->bytes = bytes ? bytes : pack->bytes;
+    pack->room = bytes ? room : pack->room;
+  }
+  if (pack->failed)
+    return 0;
+  memset (pack->bytes + pack->length, 0, offset - pack->length);
+  memcpy (pack->bytes + offset, data, size);
+  pack->length = offset + size;
   return offset;
 }
 
+/* Zeroed; NULL, as whatever failed before: nothing more is put. */
+static gpointer
+new_array (Pack *pack, gsize n, gsize size)
+{
+  gpointer values = pack->failed ? NULL : g_try_malloc0_n (n, size);
+
+  pack->failed |= values == NULL;
+  return values;
+}
+
 static gfloat *
-read_all (const MimiTensor *tensor)
+new_values (Pack *pack, gsize n)
+{
+  return new_array (pack, n, sizeof (gfloat));
+}
+
+static gfloat *
+read_all (Pack *pack, const MimiTensor *tensor)
 {
   guint64 n = mimi_tensor_get_length (tensor);
-  gfloat *values = g_new (gfloat, n);
+  gfloat *values = new_values (pack, n);
 
-  mimi_tensor_read (tensor, 0, n, values);
+  if (values)
+    mimi_tensor_read (tensor, 0, n, values);
   return values;
 }
 
 static CUdeviceptr
 put_vector (Pack *pack, const MimiTensor *tensor)
 {
-  gfloat *values = read_all (tensor);
+  gfloat *values = read_all (pack, tensor);
   CUdeviceptr offset =
       put (pack, values, mimi_tensor_get_length (tensor) * sizeof *values);
 
@@ -54,9 +81,11 @@ static CUdeviceptr
 put_pair (Pack *pack, const MimiTensor *a, const MimiTensor *b)
 {
   guint64 n = mimi_tensor_get_length (a);
-  gfloat *values = g_new (gfloat, 2 * n);
+  gfloat *values = new_values (pack, 2 * n);
   CUdeviceptr offset;
 
+  if (!values)
+    return 0;
   mimi_tensor_read (a, 0, n, values);
   mimi_tensor_read (b, 0, n, values + n);
   offset = put (pack, values, 2 * n * sizeof *values);
@@ -94,13 +123,15 @@ put_values (Pack *pack, MimiCudaStorage storage, gfloat *values, gsize n)
   guint16 *halves;
   gsize i;
 
+  if (pack->failed)
+    return 0;
   if (storage == MIMI_CUDA_TF32)
     for (i = 0; i < n; i++)
       values[i] = to_tf32 (values[i]);
   if (storage != MIMI_CUDA_BF16)
     return put (pack, values, n * sizeof *values);
-  halves = g_new (guint16, n);
-  for (i = 0; i < n; i++)
+  halves = new_array (pack, n, sizeof *halves);
+  for (i = 0; halves && i < n; i++)
     halves[i] = to_bf16 (values[i]);
   offset = put (pack, halves, n * sizeof *halves);
   g_free (halves);
@@ -136,10 +167,10 @@ put_dense (Pack *pack, MimiCudaStorage storage, const MimiTensor *tensor)
   gsize outputs = tensor->shape[0], inputs = tensor->shape[1];
   gsize taps = tensor->n_dims > 2 ? tensor->shape[2] : 1;
   gsize n = places (pack, inputs, outputs, taps), o, i, tap;
-  gfloat *from = read_all (tensor), *to = g_new0 (gfloat, n), *w = from;
+  gfloat *from = read_all (pack, tensor), *to = new_values (pack, n), *w = from;
   CUdeviceptr offset;
 
-  for (o = 0; o < outputs; o++)
+  for (o = 0; o < outputs && !pack->failed; o++)
     for (i = 0; i < inputs; i++)
       for (tap = 0; tap < taps; tap++)
         to[place (pack, inputs, outputs, taps, o, i, tap)] = *w++;
@@ -158,10 +189,10 @@ put_transposed (Pack *pack, const MimiTensor *tensor)
   gsize inputs = tensor->shape[0], channels = tensor->shape[1];
   gsize ratio = tensor->shape[2] / 2, outputs = channels * ratio;
   gsize n = places (pack, inputs, outputs, 2), i, c, j;
-  gfloat *from = read_all (tensor), *to = g_new0 (gfloat, n), *w = from;
+  gfloat *from = read_all (pack, tensor), *to = new_values (pack, n), *w = from;
   CUdeviceptr offset;
 
-  for (i = 0; i < inputs; i++)
+  for (i = 0; i < inputs && !pack->failed; i++)
     for (c = 0; c < channels; c++)
       for (j = 0; j < 2 * ratio; j++)
         to[place (pack, inputs, outputs, 2, c * ratio + j % ratio, i,
@@ -181,7 +212,7 @@ put_bias (Pack *pack, const MimiTensor *bias, guint n)
 
   if (mimi_tensor_exists (bias))
     return put_vector (pack, bias);
-  zeros = g_new0 (gfloat, n);
+  zeros = new_values (pack, n);
   offset = put (pack, zeros, n * sizeof *zeros);
   g_free (zeros);
   return offset;
@@ -201,12 +232,12 @@ static CUdeviceptr
 put_codebooks (Pack *pack, const MimiWeights *w, const MimiNetwork *n)
 {
   gsize size = (gsize)n->codebook_size * n->codebook_dim;
-  gfloat *all = g_new (gfloat, n->codebooks * size);
-  gfloat *usage = g_new (gfloat, n->codebook_size);
+  gfloat *all = new_values (pack, n->codebooks * size);
+  gfloat *usage = new_values (pack, n->codebook_size);
   CUdeviceptr offset;
   guint i, j, k;
 
-  for (i = 0; i < n->codebooks; i++) {
+  for (i = 0; i < n->codebooks && !pack->failed; i++) {
     gfloat *book = all + i * size;
     mimi_tensor_read (&w->codebooks[i].sum, 0, size, book);
     mimi_tensor_read (&w->codebooks[i].usage, 0, n->codebook_size, usage);
@@ -226,10 +257,10 @@ static CUdeviceptr
 put_projections (Pack *pack, const MimiWeights *w, const MimiNetwork *n)
 {
   guint dim = n->codebook_dim, c;
-  gfloat *both = g_new0 (gfloat, (gsize)n->width * 2 * dim);
+  gfloat *both = new_values (pack, (gsize)n->width * 2 * dim);
   CUdeviceptr offset;
 
-  for (c = 0; c < n->width; c++) {
+  for (c = 0; both && c < n->width; c++) {
     gfloat *row = both + (gsize)c * 2 * dim;
     mimi_tensor_read (&w->first_proj, (guint64)c * dim, dim, row);
     if (mimi_tensor_exists (&w->rest_proj))
@@ -247,10 +278,10 @@ static CUdeviceptr
 put_rope (Pack *pack, const MimiNetwork *n)
 {
   guint half = n->head_dim / 2, i;
-  guint64 *steps = g_new (guint64, half);
+  guint64 *steps = new_array (pack, half, sizeof *steps);
   CUdeviceptr offset;
 
-  for (i = 0; i < half; i++) {
+  for (i = 0; steps && i < half; i++) {
     long double turns = powl (n->rope_theta, -2.0L * i / n->head_dim) /
                         6.283185307179586476925286766559L;
     steps[i] = (guint64)(turns * 18446744073709551616.0L);
@@ -343,9 +374,10 @@ pack_all (Pack *pack, MimiCudaWeights *self, const MimiWeights *w,
   }
   {
     guint length = n->channels[n->stages] * n->last_kernel;
-    gfloat *last = g_new0 (gfloat, length + 1);
-    mimi_tensor_read (&w->last.weight, 0, length, last);
-    if (mimi_tensor_exists (&w->last.bias))
+    gfloat *last = new_values (pack, length + 1);
+    if (last)
+      mimi_tensor_read (&w->last.weight, 0, length, last);
+    if (last && mimi_tensor_exists (&w->last.bias))
       mimi_tensor_read (&w->last.bias, 0, 1, last + length);
     self->last = put (pack, last, (length + 1) * sizeof *last);
     g_free (last);
@@ -398,7 +430,6 @@ mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
   const MimiNetwork *network = mimi_model_get_network (model);
   const MimiWeights *weights = mimi_model_get_weights (model);
   Pack pack = {
-    .bytes = g_byte_array_new (),
     .transformer = choose_storage (
         is_transformer_bf16 (weights, network), MIMI_PRECISION_FP32, matrix),
     .convolutions = choose_storage (
@@ -413,14 +444,18 @@ mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
   self->matrix = matrix;
   self->layers = g_new0 (MimiCudaLayer, network->layers);
   pack_all (&pack, self, weights, network);
-  self->size = pack.bytes->len;
+  self->size = pack.length;
 
-  ok = CHECK (cuda, error, MemAlloc, (&self->memory, self->size));
+  ok = !pack.failed;
+  if (!ok)
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
+        "%s: no memory to lay its weights out", mimi_model_get_path (model));
+  ok = ok && CHECK (cuda, error, MemAlloc, (&self->memory, self->size));
   if (ok)
     relocate (self, network);
-  ok = ok && CHECK (cuda, error, MemcpyHtoD,
-                 (self->memory, pack.bytes->data, self->size));
-  g_byte_array_free (pack.bytes, TRUE);
+  ok = ok &&
+       CHECK (cuda, error, MemcpyHtoD, (self->memory, pack.bytes, self->size));
+  g_free (pack.bytes);
   if (!ok)
     mimi_cuda_weights_clear (self, cuda);
   return ok;

@@ -59,7 +59,7 @@ typedef struct _MimiBackendOps {
   gboolean (*step) (
       gpointer self, MimiStepItem *items, guint n_items, GError **error);
   /* A slot's state in the order of engine/state.h, and back; `frames` were
-   * decoded since it was fresh. FALSE: the device failed. */
+   * decoded since it was fresh. FALSE: the device failed, or there is no memory. */
   gboolean (*state_read) (
       gpointer self, gpointer slot, gfloat *values, GError **error);
   gboolean (*state_write) (gpointer self, gpointer slot, guint64 frames,

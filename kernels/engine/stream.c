@@ -42,18 +42,26 @@ MimiStream *
 mimi_stream_new (MimiDecoder *decoder, guint threads, GError **error)
 {
   MimiStream *stream;
-  gpointer slot =
-      decoder->ops->slot_new (decoder->backend, MAX (threads, 1), error);
+  guint length = MAX (decoder->network.width, decoder->network.latent_dim);
+  gfloat *values = g_try_new (gfloat, MIMI_LONGEST_RUN * length);
+  gpointer slot;
 
-  if (!slot)
+  if (!values) {
+    g_set_error (error, MIMI_ERROR, MIMI_ERROR_NO_MEMORY,
+        "no memory for a stream's rows of %u values", length);
     return NULL;
+  }
+  slot = decoder->ops->slot_new (decoder->backend, MAX (threads, 1), error);
+  if (!slot) {
+    g_free (values);
+    return NULL;
+  }
   stream = g_new0 (MimiStream, 1);
   stream->decoder = mimi_decoder_ref (decoder);
   stream->slot = slot;
   stream->fresh = TRUE;
-  stream->values_length =
-      MAX (decoder->network.width, decoder->network.latent_dim);
-  stream->values = g_new (gfloat, MIMI_LONGEST_RUN * stream->values_length);
+  stream->values_length = length;
+  stream->values = values;
   g_atomic_int_inc (&decoder->streams);
   return stream;
 }
