@@ -11,11 +11,19 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <execinfo.h>
+#include <stdio.h>
 #include <string.h>
+
+#ifdef __has_feature /* clang's way to say so */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define __SANITIZE_ADDRESS__
+#endif
+#endif
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
+#include <execinfo.h>
+
 #define LARGE (32 << 10) /* bytes */
 #define REPLACES __attribute__ ((visibility ("default")))
 
@@ -163,7 +171,8 @@ main (int argc, char **argv)
 int
 main (void)
 {
-  return 77; /* skipped: the C library's functions cannot be replaced */
+  puts ("1..0 # SKIP the C library's functions cannot be replaced here");
+  return 0;
 }
 
 #endif
