@@ -341,6 +341,8 @@ check_forms (guint i, const guint32 *out, guint32 x, guint32 y)
   IS (fx < fy ? 0xffffffffu : 0);
   IS (isfinite (fx) ? 1 : 0);
   IS ((guint16)((gint16)x >> MIN (y & 31, 15)));
+  IS ((guint16)((guint32)(guint16)x * (guint16)y >> 16));
+  IS ((guint16)((gint16)x * (gint16)y >> 16));
 #undef IS
 }
 
@@ -348,7 +350,7 @@ static void
 test_forms (void)
 {
   guint32 a[N], b[N];
-  guint n = N, cases = 18;
+  guint n = N, cases = 20;
   gpu_open ("7.5");
   fill_bits (a, b);
   for (guint i = 0; i < N; i += 3) /* floats of a size that is near integers */

@@ -206,5 +206,13 @@ forms (const unsigned *a, const unsigned *b, unsigned *out, int n)
   OUT (r);
   asm("shr.s16 %0, %1, %2;" : "=h"(h) : "h"((unsigned short)x), "r"(y & 31));
   OUT (h);
+  asm("mul.hi.u16 %0, %1, %2;"
+      : "=h"(h)
+      : "h"((unsigned short)x), "h"((unsigned short)y));
+  OUT (h);
+  asm("mul.hi.s16 %0, %1, %2;"
+      : "=h"(h)
+      : "h"((unsigned short)x), "h"((unsigned short)y));
+  OUT (h);
 #undef OUT
 }
