@@ -52,8 +52,9 @@ gst_mimi_precision_get_type (void)
 {
   static const GEnumValue values[] = { { MIMI_PRECISION_FP32,
                                            "32-bit floats throughout", "fp32" },
-    { MIMI_PRECISION_TF32, "TF32 tensor cores (CUDA only)", "tf32" },
-    { MIMI_PRECISION_BF16, "bfloat16 tensor cores (CUDA only)", "bf16" },
+    { MIMI_PRECISION_TF32, "convolutions in TF32, 60 dB (CUDA only)", "tf32" },
+    { MIMI_PRECISION_BF16,
+        "convolutions' weights in bfloat16, 40 dB (CUDA only)", "bf16" },
     { 0, NULL, NULL } };
   static gsize type = 0;
 

@@ -172,7 +172,9 @@ def play(utterances, model, out):
     if model:
         pipeline.get_by_name('decoder').set_property('model', model)
     if out:
-        pipeline.get_by_name('sink').set_property('location', out)
+        # What was there before stays, should this come to nothing.
+        part = out + '.part' if os.path.isfile(out) else out
+        pipeline.get_by_name('sink').set_property('location', part)
     for rows in utterances:
         source.set_property('caps', Gst.Caps.from_string(caps_of(rows)))
         for at in range(0, len(rows), ROWS):
@@ -196,9 +198,11 @@ def play(utterances, model, out):
         break
     pipeline.set_state(Gst.State.NULL)
     if failure:
-        if out and os.path.isfile(out):
-            os.remove(out)
+        if out and os.path.isfile(part):
+            os.remove(part)
         sys.exit('codes.py: %s' % failure)
+    if out and part != out:
+        os.replace(part, out)
 
 
 def parse_arguments():

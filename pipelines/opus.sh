@@ -40,7 +40,8 @@ prepare
 if [ "$1" = - ]; then
   set -- fdsink fd=3
 else
-  set -- filesink "location=$1"
+  write_beside "$1"
+  set -- filesink "location=$part"
 fi
 launch fdsrc fd=0 ! "$input" ! mimidec "model=$model" \
   ! opusenc "bitrate=$bitrate" ! oggmux ! "$@"

@@ -259,6 +259,19 @@ prepare ()
   gst-inspect-1.0 mimidec >/dev/null || die 'GStreamer cannot load mimidec'
 }
 
+# write_beside FILE: sets $part, the name to write under until the script ends.
+# Then it takes FILE's place, unless nothing was written: a run that came to
+# nothing leaves what was there. What is no regular file (a FIFO, say) is written
+# to as it is.
+write_beside ()
+{
+  target=$1
+  part=$1
+  [ ! -e "$1" ] || [ -f "$1" ] || return 0
+  part=$1.part
+  trap 'if [ -s "$part" ]; then mv -- "$part" "$target"; else rm -f -- "$part"; fi' EXIT
+}
+
 # launch_for SECONDS WORDS...: gst-launch-1.0, interrupted after so long (0:
 # never), that speaks up when something is wrong (-q would hide warnings too) and
 # not otherwise. A pipeline that writes to stdout finds it at descriptor 3. What

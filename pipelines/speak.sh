@@ -40,7 +40,8 @@ if [ -z "$out" ] && ! has_sound; then
   say "There is no sound card here: writing $out"
 fi
 if [ -n "$out" ]; then
-  set -- wavenc ! filesink "location=$out"
+  write_beside "$out"
+  set -- wavenc ! filesink "location=$part"
 else
   # Unsynchronised, the card itself sets the pace, and a late frame is played
   # when it comes instead of being dropped.
