@@ -38,7 +38,7 @@ v_expm1_reduced (vf x, vf *power)
   vf r = x + n * v_set1 (-0.693359375f) + n * v_set1 (2.12194440e-4f);
 #endif
 
-  *power = (vf)(((vi)t << 23) + (vi)v_set1 (1.0f));
+  *power = (vf)(((vu)t << 23) + (vu)v_set1 (1.0f));
   return v_fma (v_expm1_poly (r), r * r, r);
 }
 
