@@ -9,10 +9,10 @@
 GST_DEBUG_CATEGORY_EXTERN (gst_mimi_dec_debug);
 #define GST_CAT_DEFAULT gst_mimi_dec_debug
 
-/* Frames decoded in one go: as many as share a launch on a GPU, so few (0.64 s of
- * speech) that they are on their way soon, and that a flush never waits long for
- * the streaming thread. */
-#define MAX_FRAMES 8
+/* Frames decoded in one go: as many as share a launch on a GPU, and so few (0.64 s
+ * of speech) that they are on their way soon, and that a flush never waits long
+ * for the streaming thread. */
+#define MAX_FRAMES MIMI_LONGEST_RUN
 
 /* Data came before caps that fit: those that did not were reported. */
 static GstFlowReturn

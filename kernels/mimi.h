@@ -25,6 +25,12 @@ G_BEGIN_DECLS
 /* One frame is 80 ms: one latent vector or one row of codes in, 1920 samples
  * out. */
 #define MIMI_FRAME_SAMPLES 1920
+
+/* So many frames of one stream can go through a backend's layers side by side:
+ * consecutive ones, a run. Each more costs every stream memory, and gains less
+ * than the one before. */
+#define MIMI_LONGEST_RUN 8
+
 #define MIMI_MAX_STAGES 4
 #define MIMI_MAX_CODEBOOKS 32
 

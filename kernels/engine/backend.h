@@ -15,11 +15,6 @@ typedef enum {
   MIMI_STEP_CODES       /* codes[n_codes], each in 0..codebook_size-1 */
 } MimiStepKind;
 
-/* So many frames of one stream can go through a backend's layers side by side:
- * consecutive ones, a run. Each more costs every stream memory, and gains less
- * than the one before. */
-#define MIMI_LONGEST_RUN 8
-
 /* One frame of one stream. */
 typedef struct {
   gpointer slot;  /* of slot_new() */
