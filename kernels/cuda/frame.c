@@ -1,7 +1,7 @@
 /* What a frame needs: the state, the activations, and the kernels.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
-#include "frame.h"
+#include "shape.h"
 #include "../engine/backend.h"
 
 #include <string.h>
@@ -153,7 +153,7 @@ share (const MimiCudaFrame *self, guint taps, guint inputs, guint outputs,
 {
   MimiCudaShares shares;
 
-  mimi_cuda_frame_share (self, taps, inputs, outputs, times, &shares);
+  mimi_cuda_share (self, taps, inputs, outputs, times, &shares);
   if (shares.ranks == 1)
     return;
   *sums = MAX (*sums, shares.areas * shares.ranks * MIMI_CUDA_SPLIT_SUMS);
@@ -346,7 +346,7 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   self->shared = device->shared;
   if (!load_module (self, device, error))
     return FALSE;
-  self->slice_log2 = mimi_cuda_frame_choose_slice (self);
+  self->slice_log2 = mimi_cuda_choose_slice (self);
   self->layers_shared = get_layers_shared (self);
   lay_out_state (self);
   lay_out_scratch (self);

@@ -91,22 +91,6 @@ typedef struct {
 /* launch.c: of what kernel wants its name in an error. */
 extern const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS];
 
-/* launch.c: outputs of one block of the product that ends a layer. */
-guint mimi_cuda_frame_choose_slice (const MimiCudaFrame *self);
-
-/* How the blocks of split.cuh share a layer. */
-typedef struct {
-  guint ranks;      /* blocks that share the channels */
-  guint part_rows;  /* channels of each of their eight warps */
-  guint tiles_log2; /* tiles a block */
-  guint areas;      /* blocks besides, for one stream */
-} MimiCudaShares;
-
-/* launch.c: the shares that are fastest by docs/cuda.md, for one stream: sums
- * must not depend on the batch. */
-void mimi_cuda_frame_share (const MimiCudaFrame *self, guint taps, guint inputs,
-    guint outputs, guint times, MimiCudaShares *shares);
-
 /* Works out the layout, loads the module and finds the kernels. Fails with
  * MIMI_ERROR_UNSUPPORTED when the network has sizes no kernel can do. */
 gboolean mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,

@@ -1,7 +1,7 @@
 /* How a frame flows through the kernels.
  * SPDX-License-Identifier: LGPL-2.1-or-later
  */
-#include "frame.h"
+#include "shape.h"
 
 const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_INPUT] = "mimi_input",
@@ -38,17 +38,6 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPLIT_TAIL] = "mimi_split_tail",
 };
 
-/* Shared memory that a kernel of spread.cuh may ask for: what every GPU with
- * clusters has; those of 9.0 and 10.0 have room for two such blocks. */
-#define MOST_SHARED (96 * 1024)
-/* And one of split.cuh: every GPU can hold two of them but those of 7.5, which
- * can hold one. */
-#define MOST_SPLIT_SHARED (47 * 1024)
-/* What attention.cu has besides what it asks for, and a little more. */
-#define ATTENTION_SHARED (20 * 1024)
-/* A channel as staging.cuh has it. */
-#define STAGED_BYTES (24 * sizeof (gfloat))
-
 typedef struct {
   const MimiCudaFrame *frame;
   const MimiCudaBatch *batch;
@@ -68,12 +57,6 @@ static gconstpointer
 address (CUdeviceptr pointer)
 {
   return (gconstpointer)(gsize)pointer;
-}
-
-static guint
-divide_up (guint n, guint by)
-{
-  return (n + by - 1) / by;
 }
 
 typedef struct {
@@ -153,161 +136,6 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
       mimi_cuda_kernel_names[kernel], l->error);
 }
 
-/* ---------------------------------------------------------------- shapes --- */
-
-/* Outputs a block, as a power of two: with tensor cores the most that still
- * give a single stream blocks for half of the GPU and more. */
-static guint
-choose_rows (
-    const MimiCudaFrame *f, MimiCudaKernel kernel, guint outputs, guint tiles)
-{
-  /* matrix.cuh has no room for 32 outputs of more than two taps. */
-  guint most =
-      kernel == MIMI_CUDA_FIRST || kernel == MIMI_CUDA_RESIDUAL ? 4 : 5;
-  guint rows_log2;
-
-  if (!f->weights->matrix)
-    return 6;
-  for (rows_log2 = most; rows_log2 > 4; rows_log2--) {
-    guint blocks = ((outputs - 1) >> rows_log2) + 1;
-    if (blocks * tiles * 5 >= (guint)f->processors * 3)
-      break;
-  }
-  return rows_log2;
-}
-
-/* A block's outputs are a slice of moments or two, and a warp looks at one. */
-guint
-mimi_cuda_frame_choose_slice (const MimiCudaFrame *self)
-{
-  if (self->spread || !self->weights->matrix)
-    return 5;
-  return MIN (
-      choose_rows (self, MIMI_CUDA_PROJECT, self->network->width, 1), 5);
-}
-
-/* Shared memory of a block of split.cuh: inputs, and then sums. */
-static guint
-get_split_shared (guint part_rows, guint tiles_log2)
-{
-  guint inputs = (8 * part_rows * STAGED_BYTES) << tiles_log2;
-
-  return MAX (inputs, 8 * 8 * 136 * sizeof (gfloat));
-}
-
-void
-mimi_cuda_frame_share (const MimiCudaFrame *self, guint taps, guint inputs,
-    guint outputs, guint times, MimiCudaShares *shares)
-{
-  guint step = MIMI_CUDA_SPLIT_STEP (taps), tiles_log2, ranks;
-  guint tiles = divide_up (times, MIMI_CUDA_TILE);
-  gdouble least = G_MAXDOUBLE;
-
-  for (tiles_log2 = 0; tiles_log2 < 3; tiles_log2++)
-    for (ranks = 1; ranks <= 16; ranks++) {
-      guint rows = 64u >> tiles_log2;
-      guint part = divide_up (divide_up (inputs, 8 * ranks), step) * step;
-      guint areas = divide_up (outputs, rows) * (tiles >> tiles_log2);
-      guint each = divide_up (areas * ranks, self->processors);
-      /* Cycles: what each of two warps of a quarter of a processor issues; bytes
-       * that a block brings from L2 and takes there; what a warp has to wait for
-       * besides, again where not all blocks find a place at once. */
-      guint rounds = divide_up (areas * ranks, 2 * self->processors);
-      gdouble run = part * (taps * 33.0 + 3), stage = part * (3 << tiles_log2);
-      gdouble bytes = 4.0 * 8 * part * (taps * rows + (16 << tiles_log2)) +
-                      4096 * (ranks > 1 ? 4 : 2);
-      gdouble cost = 2 * each * (run + stage + 700) +
-                     bytes * areas * ranks / (19.0 * self->processors) +
-                     rounds * (run + 1500) + (ranks > 1 ? 900 + 40 * ranks : 0);
-
-      if (tiles % (1u << tiles_log2) || cost >= least ||
-          (ranks > 1 && (ranks - 1) * 8 * part >= inputs) ||
-          get_split_shared (part, tiles_log2) > MOST_SPLIT_SHARED)
-        continue;
-      least = cost;
-      *shares = (MimiCudaShares){ ranks, part, tiles_log2, areas };
-    }
-  if (least == G_MAXDOUBLE) /* so many inputs that only gemm.cuh can do it */
-    *shares = (MimiCudaShares){ 1,
-      divide_up (divide_up (inputs, 8), step) * step, 0, 0 };
-}
-
-/* The kernel of split.cuh for a layer, and its taps. */
-static MimiCudaKernel
-get_split_kernel (const MimiCudaFrame *f, MimiCudaKernel kernel, guint *taps)
-{
-  *taps = 1;
-  switch (kernel) {
-    case MIMI_CUDA_QKV:
-      return MIMI_CUDA_SPLIT_QKV;
-    case MIMI_CUDA_PROJECT:
-      return MIMI_CUDA_SPLIT_PROJECT;
-    case MIMI_CUDA_EXPAND:
-      return MIMI_CUDA_SPLIT_EXPAND;
-    case MIMI_CUDA_FIRST:
-      *taps = f->network->first_kernel;
-      return MIMI_CUDA_SPLIT_FIRST;
-    case MIMI_CUDA_UP:
-      *taps = 2;
-      return MIMI_CUDA_SPLIT_UP;
-    case MIMI_CUDA_RESIDUAL:
-      *taps = f->network->residual_kernel;
-      return MIMI_CUDA_SPLIT_RESIDUAL;
-    default:
-      return MIMI_CUDA_SPLIT_SKIP;
-  }
-}
-
-/* The kernel of spread.cuh for a layer, or MIMI_CUDA_N_KERNELS. */
-static MimiCudaKernel
-get_spread_kernel (const MimiCudaFrame *f, MimiCudaKernel kernel, guint tiles)
-{
-  if (!f->spread)
-    return MIMI_CUDA_N_KERNELS;
-  switch (kernel) {
-    case MIMI_CUDA_QKV:
-      return MIMI_CUDA_SPREAD_QKV;
-    case MIMI_CUDA_PROJECT:
-      return MIMI_CUDA_SPREAD_PROJECT;
-    case MIMI_CUDA_EXPAND:
-      return MIMI_CUDA_SPREAD_EXPAND;
-    case MIMI_CUDA_FIRST:
-      return MIMI_CUDA_SPREAD_FIRST;
-    case MIMI_CUDA_UP:
-      return tiles > 1 ? MIMI_CUDA_SPREAD_UP_TILES : MIMI_CUDA_SPREAD_UP;
-    default:
-      return MIMI_CUDA_N_KERNELS;
-  }
-}
-
-/* Eight parts, or where a cluster shares the channels as many more as let a
- * warp have all weights of its part in registers (STEPS of spread.cuh). What
- * ends a layer always has 32, so that a cluster's outputs are a slice. */
-static guint
-choose_subs (MimiCudaKernel spread, guint inputs)
-{
-  guint steps = spread == MIMI_CUDA_SPREAD_FIRST ? 2
-                : spread == MIMI_CUDA_SPREAD_UP  ? 4
-                                                 : 8;
-  guint subs = 0;
-
-  if (spread == MIMI_CUDA_SPREAD_PROJECT)
-    return 2;
-  if (spread == MIMI_CUDA_N_KERNELS || spread == MIMI_CUDA_SPREAD_UP_TILES)
-    return 0;
-  while (subs < 3 && divide_up (inputs, 64u << subs) > steps)
-    subs++;
-  return subs;
-}
-
-/* Whether so many blocks of eight tiles fill the GPU: then a warp takes a tile
- * and all of its channels, and weights are read once for eight tiles. */
-static gboolean
-fills (const MimiCudaFrame *f, guint blocks, guint tiles, guint times_over)
-{
-  return (guint64)blocks * (tiles / 8) >= (guint64)times_over * f->processors;
-}
-
 /* Without tensor cores: the blocks of split.cuh share a layer of few tiles, and
  * warps take the tiles of many. */
 static gboolean
@@ -316,13 +144,13 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   const MimiCudaFrame *f = l->frame;
   guint tiles = args->tiles * l->batch->entries, taps;
   guint blocks = divide_up (args->outputs, 64);
-  MimiCudaKernel split = get_split_kernel (f, kernel, &taps);
+  MimiCudaKernel split = mimi_cuda_get_split_kernel (f, kernel, &taps);
   MimiCudaShares shares;
 
   if (args->ranks > 0) /* as whole.cu has it, or would have */
     shares = (MimiCudaShares){ args->ranks, args->part_rows, 0, 0 };
   else
-    mimi_cuda_frame_share (
+    mimi_cuda_share (
         f, taps, args->inputs, args->outputs, args->times, &shares);
   args->stride = (args->outputs + 3) / 4 * 4;
   args->rows_log2 = 6;
@@ -331,12 +159,12 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->tiles_log2 = shares.tiles_log2;
   args->partial = scratch (l, f->partial);
   args->arrived = scratch (l, f->arrived);
-  if (shares.areas && !fills (f, blocks, tiles, 1))
+  if (shares.areas && !mimi_cuda_fills (f, blocks, tiles, 1))
     return launch (l, split,
         (Shape){
             divide_up (args->outputs, 64 >> shares.tiles_log2) * shares.ranks,
             tiles >> shares.tiles_log2, 1, 0,
-            get_split_shared (shares.part_rows, shares.tiles_log2) },
+            mimi_cuda_get_split_shared (shares.part_rows, shares.tiles_log2) },
         args);
   args->split = 1;
   return launch (l, kernel, (Shape){ blocks, divide_up (tiles, 8), 1 }, args);
@@ -359,17 +187,18 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->second = l->n_launched == 1;
   if (!f->weights->matrix)
     return launch_lanes (l, kernel, args);
-  spread = get_spread_kernel (f, kernel, args->tiles);
-  args->subs_log2 = choose_subs (spread, args->inputs);
+  spread = mimi_cuda_get_spread_kernel (f, kernel, args->tiles);
+  args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);
   args->stride = (args->outputs + 15) / 16 * 16;
   args->part_rows = divide_up (args->inputs, 64u << args->subs_log2) * 8;
-  args->rows_log2 = kernel == MIMI_CUDA_PROJECT
-                        ? f->slice_log2
-                        : choose_rows (f, kernel, args->outputs, args->tiles);
+  args->rows_log2 =
+      kernel == MIMI_CUDA_PROJECT
+          ? f->slice_log2
+          : mimi_cuda_choose_rows (f, kernel, args->outputs, args->tiles);
   blocks = ((args->outputs - 1) >> args->rows_log2) + 1;
   tiles = args->tiles * entries;
 
-  if (spread != MIMI_CUDA_N_KERNELS && !fills (f, blocks, tiles, 1)) {
+  if (spread != MIMI_CUDA_N_KERNELS && !mimi_cuda_fills (f, blocks, tiles, 1)) {
     gboolean cluster = spread != MIMI_CUDA_SPREAD_UP_TILES;
     guint rows = cluster ? 128 >> args->subs_log2 : 32;
     guint channels =
@@ -387,7 +216,9 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
       return launch (l, spread, shape, args);
   }
   args->split =
-      spread != MIMI_CUDA_N_KERNELS || fills (f, blocks, tiles, 2) ? 1 : 8;
+      spread != MIMI_CUDA_N_KERNELS || mimi_cuda_fills (f, blocks, tiles, 2)
+          ? 1
+          : 8;
   return launch (l, kernel,
       (Shape){ blocks, args->split == 1 ? divide_up (tiles, 8) : tiles, 1 },
       args);
@@ -631,7 +462,7 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
     .output = get_output (l, 0),
   };
   gboolean few = f->spread && times % MIMI_CUDA_TILE == 0 &&
-                 !fills (f, groups, tiles * entries, 2);
+                 !mimi_cuda_fills (f, groups, tiles * entries, 2);
   guint shared =
       8 * (args.block.part_rows1 + args.block.part_rows2) * STAGED_BYTES +
       8 * 32 * 20 * sizeof (gfloat);
@@ -661,7 +492,7 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
           divide_up (divide_up (channels, 8), 2) * 2;
       res2.part_rows = args.block.part_rows2 =
           divide_up (divide_up (n->hidden[i], 4), 4) * 4;
-      if (!fills (f, 1, tiles * entries, 2)) {
+      if (!mimi_cuda_fills (f, 1, tiles * entries, 2)) {
         *from = is_tail ? 0 : other;
         return launch (l,
             is_tail ? MIMI_CUDA_SPLIT_TAIL : MIMI_CUDA_SPLIT_BLOCK,

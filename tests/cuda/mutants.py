@@ -93,7 +93,7 @@ HOST = [
 ]
 
 # Where things lie, and how kernels are launched. Not here, since nothing comes out differently: longer parts than
-# choose_subs () thinks of, as long as host and kernels agree (the last ones are empty, a warp loads its weights in turns).
+# mimi_cuda_choose_subs () thinks of, as long as host and kernels agree (the last ones are empty, a warp loads its weights in turns).
 LAYOUT = [
     ("weights: the copy is short", "cuda/pack.c", "(self->memory, pack.bytes->data, self->size)", "(self->memory, pack.bytes->data, self->size / 2)"),
     # frame.c
@@ -107,11 +107,11 @@ LAYOUT = [
     # launch.c
     ("a graph keeps one entry's place", LAUNCH, "args->n_entries = entries;", "args->n_entries = 1;"),
     ("scratch of a neighbour", LAUNCH, "args->in_stride = args->out_stride = f->scratch_length;", "args->in_stride = args->out_stride = f->scratch_length - 32;"),
-    ("every kernel overlaps the first", LAUNCH, "(l->frame->spread && kernel != MIMI_CUDA_LAYERS ? 1 : 0)", "0"),
+    ("every kernel overlaps the first", LAUNCH, "(l->frame->spread && kernel != MIMI_CUDA_LAYERS &&\n                                  kernel != MIMI_CUDA_SPREAD_QKV\n                              ? 1\n                              : 0)", "0"),
     ("layers: for runs too, whose frames need each other's keys", LAUNCH, "self->layers_shared && batch->entries == 1", "self->layers_shared"),
     ("layers: a little apart", "cuda/pack.c", "to->norm1 - self->layers[i - 1].norm1", "to->norm1 - self->layers[i - 1].norm1 + 256"),
     ("clusters of half the size", LAUNCH, "shape.cluster = MIMI_CUDA_RANKS;", "shape.cluster = MIMI_CUDA_RANKS / 2;"),
-    ("parts of a batch, not of a single stream", LAUNCH, "args->subs_log2 = choose_subs (spread, args->inputs);", "args->subs_log2 = choose_subs (entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs);"),
+    ("parts of a batch, not of a single stream", LAUNCH, "args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);", "args->subs_log2 = mimi_cuda_choose_subs (entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs);"),
     ("a block of outputs too few", LAUNCH, "Shape shape = { divide_up (args->outputs, rows), tiles", "Shape shape = { MAX (args->outputs / rows, 2) - 1, tiles"),
     ("shared memory without the sums", LAUNCH, "(cluster ? 8 * 8 * 16 * 2 : 8 * 32 * 20)", "(cluster ? 8 * 16 * 2 : 8 * 32)"),
     ("a residual block's shared memory ends early", LAUNCH, "      8 * 32 * 20 * sizeof (gfloat);", "      8 * 32 * 16 * sizeof (gfloat);"),

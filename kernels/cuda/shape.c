@@ -1,0 +1,154 @@
+/* What shape a launch has.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#include "shape.h"
+
+/* Shared memory of a block of split.cuh: every GPU can hold two of them but those
+ * of 7.5, which can hold one. */
+#define MOST_SPLIT_SHARED (47 * 1024)
+
+guint
+mimi_cuda_choose_rows (
+    const MimiCudaFrame *f, MimiCudaKernel kernel, guint outputs, guint tiles)
+{
+  /* matrix.cuh has no room for 32 outputs of more than two taps. */
+  guint most =
+      kernel == MIMI_CUDA_FIRST || kernel == MIMI_CUDA_RESIDUAL ? 4 : 5;
+  guint rows_log2;
+
+  if (!f->weights->matrix)
+    return 6;
+  for (rows_log2 = most; rows_log2 > 4; rows_log2--) {
+    guint blocks = ((outputs - 1) >> rows_log2) + 1;
+    if (blocks * tiles * 5 >= (guint)f->processors * 3)
+      break;
+  }
+  return rows_log2;
+}
+
+guint
+mimi_cuda_choose_slice (const MimiCudaFrame *self)
+{
+  if (self->spread || !self->weights->matrix)
+    return 5;
+  return MIN (
+      mimi_cuda_choose_rows (self, MIMI_CUDA_PROJECT, self->network->width, 1),
+      5);
+}
+
+guint
+mimi_cuda_get_split_shared (guint part_rows, guint tiles_log2)
+{
+  guint inputs = (8 * part_rows * STAGED_BYTES) << tiles_log2;
+
+  return MAX (inputs, 8 * 8 * 136 * sizeof (gfloat));
+}
+
+void
+mimi_cuda_share (const MimiCudaFrame *self, guint taps, guint inputs,
+    guint outputs, guint times, MimiCudaShares *shares)
+{
+  guint step = MIMI_CUDA_SPLIT_STEP (taps), tiles_log2, ranks;
+  guint tiles = divide_up (times, MIMI_CUDA_TILE);
+  gdouble least = G_MAXDOUBLE;
+
+  for (tiles_log2 = 0; tiles_log2 < 3; tiles_log2++)
+    for (ranks = 1; ranks <= 16; ranks++) {
+      guint rows = 64u >> tiles_log2;
+      guint part = divide_up (divide_up (inputs, 8 * ranks), step) * step;
+      guint areas = divide_up (outputs, rows) * (tiles >> tiles_log2);
+      guint each = divide_up (areas * ranks, self->processors);
+      /* Cycles: what each of two warps of a quarter of a processor issues; bytes
+       * that a block brings from L2 and takes there; what a warp has to wait for
+       * besides, again where not all blocks find a place at once. */
+      guint rounds = divide_up (areas * ranks, 2 * self->processors);
+      gdouble run = part * (taps * 33.0 + 3), stage = part * (3 << tiles_log2);
+      gdouble bytes = 4.0 * 8 * part * (taps * rows + (16 << tiles_log2)) +
+                      4096 * (ranks > 1 ? 4 : 2);
+      gdouble cost = 2 * each * (run + stage + 700) +
+                     bytes * areas * ranks / (19.0 * self->processors) +
+                     rounds * (run + 1500) + (ranks > 1 ? 900 + 40 * ranks : 0);
+
+      if (tiles % (1u << tiles_log2) || cost >= least ||
+          (ranks > 1 && (ranks - 1) * 8 * part >= inputs) ||
+          mimi_cuda_get_split_shared (part, tiles_log2) > MOST_SPLIT_SHARED)
+        continue;
+      least = cost;
+      *shares = (MimiCudaShares){ ranks, part, tiles_log2, areas };
+    }
+  if (least == G_MAXDOUBLE) /* so many inputs that only gemm.cuh can do it */
+    *shares = (MimiCudaShares){ 1,
+      divide_up (divide_up (inputs, 8), step) * step, 0, 0 };
+}
+
+MimiCudaKernel
+mimi_cuda_get_split_kernel (
+    const MimiCudaFrame *f, MimiCudaKernel kernel, guint *taps)
+{
+  *taps = 1;
+  switch (kernel) {
+    case MIMI_CUDA_QKV:
+      return MIMI_CUDA_SPLIT_QKV;
+    case MIMI_CUDA_PROJECT:
+      return MIMI_CUDA_SPLIT_PROJECT;
+    case MIMI_CUDA_EXPAND:
+      return MIMI_CUDA_SPLIT_EXPAND;
+    case MIMI_CUDA_FIRST:
+      *taps = f->network->first_kernel;
+      return MIMI_CUDA_SPLIT_FIRST;
+    case MIMI_CUDA_UP:
+      *taps = 2;
+      return MIMI_CUDA_SPLIT_UP;
+    case MIMI_CUDA_RESIDUAL:
+      *taps = f->network->residual_kernel;
+      return MIMI_CUDA_SPLIT_RESIDUAL;
+    default:
+      return MIMI_CUDA_SPLIT_SKIP;
+  }
+}
+
+MimiCudaKernel
+mimi_cuda_get_spread_kernel (
+    const MimiCudaFrame *f, MimiCudaKernel kernel, guint tiles)
+{
+  if (!f->spread)
+    return MIMI_CUDA_N_KERNELS;
+  switch (kernel) {
+    case MIMI_CUDA_QKV:
+      return MIMI_CUDA_SPREAD_QKV;
+    case MIMI_CUDA_PROJECT:
+      return MIMI_CUDA_SPREAD_PROJECT;
+    case MIMI_CUDA_EXPAND:
+      return MIMI_CUDA_SPREAD_EXPAND;
+    case MIMI_CUDA_FIRST:
+      return MIMI_CUDA_SPREAD_FIRST;
+    case MIMI_CUDA_UP:
+      return tiles > 1 ? MIMI_CUDA_SPREAD_UP_TILES : MIMI_CUDA_SPREAD_UP;
+    default:
+      return MIMI_CUDA_N_KERNELS;
+  }
+}
+
+guint
+mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs)
+{
+  guint steps = spread == MIMI_CUDA_SPREAD_FIRST ? 2
+                : spread == MIMI_CUDA_SPREAD_UP  ? 4
+                                                 : 8;
+  guint subs = 0;
+
+  if (spread == MIMI_CUDA_SPREAD_PROJECT)
+    return 2;
+  if (spread == MIMI_CUDA_N_KERNELS || spread == MIMI_CUDA_SPREAD_UP_TILES)
+    return 0;
+  while (subs < 3 && divide_up (inputs, 64u << subs) > steps)
+    subs++;
+  return subs;
+}
+
+gboolean
+mimi_cuda_fills (
+    const MimiCudaFrame *f, guint blocks, guint tiles, guint times_over)
+{
+  return (guint64)blocks * (tiles / 8) >= (guint64)times_over * f->processors;
+}

@@ -1,0 +1,69 @@
+/* What shape a launch has: blocks, parts, shared memory.
+ * SPDX-License-Identifier: LGPL-2.1-or-later
+ */
+#pragma once
+
+#include "frame.h"
+
+G_BEGIN_DECLS
+
+/* Shared memory that a kernel of spread.cuh may ask for: what every GPU with
+ * clusters has; those of 9.0 and 10.0 have room for two such blocks. */
+#define MOST_SHARED (96 * 1024)
+/* What attention.cu has besides what it asks for, and a little more. */
+#define ATTENTION_SHARED (20 * 1024)
+/* A channel as staging.cuh has it. */
+#define STAGED_BYTES (24 * sizeof (gfloat))
+
+static inline guint
+divide_up (guint n, guint by)
+{
+  return (n + by - 1) / by;
+}
+
+/* Outputs a block, as a power of two: with tensor cores the most that still
+ * give a single stream blocks for half of the GPU and more. */
+guint mimi_cuda_choose_rows (const MimiCudaFrame *frame, MimiCudaKernel kernel,
+    guint outputs, guint tiles);
+
+/* Outputs of one block of the product that ends a layer, as a power of two: they are
+ * a slice of moments or two, and a warp looks at one. */
+guint mimi_cuda_choose_slice (const MimiCudaFrame *frame);
+
+/* Eight parts (0), or where a cluster shares the channels as many more, as a power
+ * of two, as let a warp have all weights of its part in registers (STEPS of
+ * spread.cuh). What ends a layer always has 32, so that a cluster's outputs are
+ * a slice.
+ * spread: of mimi_cuda_get_spread_kernel() */
+guint mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs);
+
+/* Whether so many blocks of eight tiles fill the GPU: then a warp takes a tile
+ * and all of its channels, and weights are read once for eight tiles. */
+gboolean mimi_cuda_fills (
+    const MimiCudaFrame *frame, guint blocks, guint tiles, guint times_over);
+
+/* The kernel of spread.cuh for a layer, or MIMI_CUDA_N_KERNELS. */
+MimiCudaKernel mimi_cuda_get_spread_kernel (
+    const MimiCudaFrame *frame, MimiCudaKernel kernel, guint tiles);
+
+/* The kernel of split.cuh for a layer, and its taps. */
+MimiCudaKernel mimi_cuda_get_split_kernel (
+    const MimiCudaFrame *frame, MimiCudaKernel kernel, guint *taps);
+
+/* Bytes of shared memory of a block of split.cuh: inputs, and then sums. */
+guint mimi_cuda_get_split_shared (guint part_rows, guint tiles_log2);
+
+/* How the blocks of split.cuh share a layer. */
+typedef struct {
+  guint ranks;      /* blocks that share the channels */
+  guint part_rows;  /* channels of each of their eight warps */
+  guint tiles_log2; /* tiles a block */
+  guint areas;      /* blocks besides, for one stream */
+} MimiCudaShares;
+
+/* The shares that are fastest by docs/cuda.md, for one stream: sums must not
+ * depend on the batch. */
+void mimi_cuda_share (const MimiCudaFrame *frame, guint taps, guint inputs,
+    guint outputs, guint times, MimiCudaShares *shares);
+
+G_END_DECLS
