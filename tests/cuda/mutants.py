@@ -95,7 +95,7 @@ HOST = [
 # Where things lie, and how kernels are launched. Not here, since nothing comes out differently: longer parts than
 # mimi_cuda_choose_subs () thinks of, as long as host and kernels agree (the last ones are empty, a warp loads its weights in turns).
 LAYOUT = [
-    ("weights: the copy is short", "cuda/pack.c", "(self->memory, pack.bytes->data, self->size)", "(self->memory, pack.bytes->data, self->size / 2)"),
+    ("weights: the copy is short", "cuda/pack.c", "(self->memory, pack.bytes, self->size)", "(self->memory, pack.bytes, self->size / 2)"),
     # frame.c
     ("two histories in one place", FRAME, "2 * n->channels[i + 1] * (n->residual_kernel - 1)", "32"),
     ("a history has one copy", FRAME, "take (length, 2 * n->channels[i]);", "take (length, n->channels[i]);"),

@@ -216,15 +216,17 @@ def change(text, old, new, which=0):
     return text[:at] + new + text[at + len(old):]
 
 
+def changed(mutant):
+    """The file, and its text with the mistake in it, or None if there is no such place any more."""
+    _, file, old, new, *more = mutant
+    path = (KERNELS / file).resolve()
+    return path, change(path.read_text(), old, new, *[m for m in more if isinstance(m, int)])
+
+
 def try_source(bench, kind, mutant):
     """(whether it was caught, what happened)"""
-    name, file, old, new, *more = mutant
-    which = [m for m in more if isinstance(m, int)]
-    capability = next((m["capability"] for m in more if isinstance(m, dict)), bench.capability)
-    path = (KERNELS / file).resolve()
-    text = change(path.read_text(), old, new, *which)
-    if text is None:
-        return False, f"{file} has no such place any more"
+    capability = next((m["capability"] for m in mutant[4:] if isinstance(m, dict)), bench.capability)
+    path, text = changed(mutant)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         try:
@@ -232,7 +234,7 @@ def try_source(bench, kind, mutant):
                 failure = bench.first_failure(KERNEL_TESTS, CUDASIM_CC=str(capability),
                                               CUDASIM_IMAGE=str(bench.ptx(path, text, folder, capability)))
             else:
-                tests = sorted(TESTS, key=lambda t: not t[0].endswith(NEAREST.get(file, "/")))
+                tests = sorted(TESTS, key=lambda t: not t[0].endswith(NEAREST.get(mutant[1], "/")))
                 failure = bench.first_failure(tests, bench.rebuild(path, text, folder))
         except subprocess.CalledProcessError as e:
             return False, f"does not build ({e})"
@@ -343,6 +345,9 @@ def main():
                 print(f"{kind}: {name} ({file})")
         return 0
 
+    gone = [f"{m[0]} ({m[1]})" for table in SOURCES.values() for m in table if changed(m)[1] is None]
+    if gone:
+        sys.exit("mutants whose place in the source is gone:\n  " + "\n  ".join(gone))
     bench = Bench(o.build.resolve(), o.capability, o.timeout)
     used = ([] if o.trust else TESTS * bool({"host", "layout"} & set(o.only)) + KERNEL_TESTS * ("device" in o.only))
     failure = bench.first_failure(used)
