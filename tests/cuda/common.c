@@ -108,3 +108,16 @@ snr (const gfloat *ref, const gfloat *x, gsize n)
     return -INFINITY;
   return noise > 0 ? 10 * log10 (signal / noise) : INFINITY;
 }
+
+MimiStream *
+stream_new (MimiDecoder *decoder, const MimiRows *format)
+{
+  GError *error = NULL;
+  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
+
+  g_assert_no_error (error);
+  mimi_stream_set_rows (stream, format, &error);
+  g_assert_no_error (error);
+  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+  return stream;
+}

@@ -25,6 +25,8 @@ MimiDecoder *network_get_decoder (
 guint8 *network_read_rows (
     const Network *network, const MimiModel *model, guint n, MimiRows *rows);
 gfloat *network_read_oracle (const Network *network, guint n);
+/* A stream that reads such rows and gives float32. */
+MimiStream *stream_new (MimiDecoder *decoder, const MimiRows *format);
 
 /* A file of the build, or of the goldens; free it. */
 gchar *build_path (const gchar *name);

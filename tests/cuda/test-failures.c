@@ -216,10 +216,7 @@ test_running (gconstpointer failure)
   oracle = network_read_oracle (&tiny, 6);
   decoder = get_decoder (MIMI_BACKEND_CUDA, -1, &error);
   g_assert_no_error (error);
-  stream = mimi_stream_new (decoder, 1, &error);
-  g_assert_no_error (error);
-  mimi_stream_set_rows (stream, &format, &error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+  stream = stream_new (decoder, &format);
 
   for (i = 0; i < 2; i++) {
     g_assert_true (
@@ -261,10 +258,8 @@ test_runs (void)
   rows = network_read_rows (&tiny, model, n, &format);
   oracle = network_read_oracle (&tiny, MIMI_LONGEST_RUN);
   decoder = get_decoder (MIMI_BACKEND_CUDA, -1, &error);
-  stream = mimi_stream_new (decoder, 1, &error);
   g_assert_no_error (error);
-  mimi_stream_set_rows (stream, &format, &error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
+  stream = stream_new (decoder, &format);
   fail_from_now ("sync:2");
   g_assert_false (mimi_stream_decode (stream, rows, n, pcm, &result, &error));
   assert_says (error, MIMI_ERROR_DEVICE, "failed");

@@ -23,17 +23,12 @@ static guint8 *rows[2];
 static gfloat alone[2][FRAMES * SAMPLES];
 
 static MimiStream *
-stream_new (MimiBackend backend, const MimiRows *format)
+full_stream_new (MimiBackend backend, const MimiRows *format)
 {
   MimiDecoder *decoder =
       network_get_decoder (&full, backend, MIMI_PRECISION_FP32);
-  GError *error = NULL;
-  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
+  MimiStream *stream = stream_new (decoder, format);
 
-  g_assert_no_error (error);
-  mimi_stream_set_rows (stream, format, &error);
-  g_assert_no_error (error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
   mimi_decoder_unref (decoder);
   return stream;
 }
@@ -75,7 +70,7 @@ test_batch (void)
   guint step, s;
 
   for (s = 0; s < STREAMS; s++)
-    streams[s] = stream_new (MIMI_BACKEND_CUDA, format[s]);
+    streams[s] = full_stream_new (MIMI_BACKEND_CUDA, format[s]);
   for (step = 0; step < STREAMS + 1; step++) {
     MimiStream *stepped[STREAMS];
     gconstpointer row[STREAMS];
@@ -107,7 +102,7 @@ test_alone (gconstpointer kind)
 {
   gboolean is_vectors = kind != NULL;
   MimiStream *stream =
-      stream_new (MIMI_BACKEND_CUDA, is_vectors ? &vectors : &codes);
+      full_stream_new (MIMI_BACKEND_CUDA, is_vectors ? &vectors : &codes);
   gfloat *pcm = alone[is_vectors];
   MimiResult result;
   GError *error = NULL;
@@ -127,7 +122,7 @@ test_state (void)
 {
   static const MimiBackend where[FRAMES] = { MIMI_BACKEND_CPU,
     MIMI_BACKEND_CUDA, MIMI_BACKEND_CUDA, MIMI_BACKEND_CPU };
-  MimiStream *stream = stream_new (MIMI_BACKEND_CPU, &codes);
+  MimiStream *stream = full_stream_new (MIMI_BACKEND_CPU, &codes);
   gsize size = mimi_stream_get_state_size (stream);
   gpointer blob = g_malloc (size);
   gfloat pcm[SAMPLES];
@@ -135,7 +130,7 @@ test_state (void)
   guint i;
 
   for (i = 0; i < FRAMES; i++) {
-    MimiStream *next = stream_new (where[i], &codes);
+    MimiStream *next = full_stream_new (where[i], &codes);
 
     mimi_stream_save (stream, blob, &error);
     g_assert_no_error (error);

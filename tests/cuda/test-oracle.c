@@ -29,14 +29,10 @@ check_alone (MimiDecoder *decoder, const MimiRows *format, const guint8 *rows,
     gsize row_size, guint n, const gfloat *pcm)
 {
   GError *error = NULL;
-  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
+  MimiStream *stream = stream_new (decoder, format);
   gfloat own[SAMPLES];
   guint i;
 
-  g_assert_no_error (error);
-  mimi_stream_set_rows (stream, format, &error);
-  g_assert_no_error (error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
   for (i = 0; i < n; i++) {
     MimiResult result;
 
@@ -55,20 +51,16 @@ check (const Network *network, MimiPrecision precision, gdouble gate)
   MimiModel *model = network_open (network);
   MimiDecoder *decoder =
       network_get_decoder (network, MIMI_BACKEND_CUDA, precision);
-  GError *error = NULL;
-  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
   guint n = network->frames, i;
   MimiRows format;
   guint8 *rows = network_read_rows (network, model, n, &format);
+  MimiStream *stream = stream_new (decoder, &format);
+  GError *error = NULL;
   gfloat *oracle = network_read_oracle (network, n);
   gfloat *pcm = g_new (gfloat, n * SAMPLES);
   gdouble all;
   MimiResult result;
 
-  g_assert_no_error (error);
-  mimi_stream_set_rows (stream, &format, &error);
-  g_assert_no_error (error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
   mimi_stream_decode (stream, rows, n, pcm, &result, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (result.written, ==, n);

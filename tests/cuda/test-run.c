@@ -26,19 +26,6 @@ typedef struct {
   gfloat *want;
 } Case;
 
-static MimiStream *
-stream_new (const Case *c)
-{
-  GError *error = NULL;
-  MimiStream *stream = mimi_stream_new (c->decoder, 1, &error);
-
-  g_assert_no_error (error);
-  mimi_stream_set_rows (stream, &c->format, &error);
-  g_assert_no_error (error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
-  return stream;
-}
-
 static guint64
 count_launches (const Case *c)
 {
@@ -64,7 +51,7 @@ decode (const Case *c, MimiStream *stream, guint row, guint n, gfloat *pcm,
 static void
 case_decode (Case *c)
 {
-  MimiStream *stream = stream_new (c);
+  MimiStream *stream = stream_new (c->decoder, &c->format);
   MimiResult result;
   guint i;
 
@@ -127,7 +114,7 @@ assert_frames (const Case *c, guint first, guint n, const gfloat *pcm)
 static void
 check_chunks (const Case *c, const guint *sizes)
 {
-  MimiStream *stream = stream_new (c);
+  MimiStream *stream = stream_new (c->decoder, &c->format);
   gfloat *pcm = g_new (gfloat, c->n * SAMPLES);
   guint done = 0, i = 0, n;
 
@@ -205,7 +192,7 @@ test_bad (void)
   for (i = 0; i < G_N_ELEMENTS (nan); i++)
     ((gfloat *)c.rows)[nan[i] * c.format.length + 3] = NAN;
 
-  stream = stream_new (&c);
+  stream = stream_new (c.decoder, &c.format);
   pcm = g_new (gfloat, c.n * SAMPLES);
   c.want = g_new (gfloat, c.n * SAMPLES);
   mimi_stream_set_fade_in (stream, 3000);
@@ -219,7 +206,7 @@ test_bad (void)
   g_assert_cmpfloat (c.want[16 * SAMPLES], !=, 0);
 
   for (i = 0; i < G_N_ELEMENTS (sizes); i++) {
-    stream = stream_new (&c);
+    stream = stream_new (c.decoder, &c.format);
     mimi_stream_set_fade_in (stream, 3000);
     for (done = 0; done < c.n; done += sizes[i]) {
       guint n = MIN (sizes[i], c.n - done);
@@ -259,7 +246,7 @@ test_empty (void)
       memset (all.rows + n++ * c.row_size, 0xff, c.row_size);
   }
   pcm = g_new (gfloat, n * SAMPLES);
-  stream = stream_new (&c);
+  stream = stream_new (c.decoder, &c.format);
   decode (&all, stream, 0, n, pcm, &result);
   g_assert_cmpuint (result.written, ==, c.n);
   g_assert_cmpuint (result.skipped, ==, n - c.n);
@@ -289,7 +276,7 @@ test_together (void)
   case_open (&c, &tiny, MIMI_PRECISION_FP32, ROUNDS * 10);
   case_decode (&c);
   for (s = 0; s < STREAMS; s++)
-    streams[s] = stream_new (&c);
+    streams[s] = stream_new (c.decoder, &c.format);
   for (round = 0; round < ROUNDS; round++) {
     guint64 before = count_launches (&c);
     guint n = 0;
@@ -344,8 +331,8 @@ test_state (gconstpointer network)
 
   case_open (&c, network, MIMI_PRECISION_FP32, 3 * RUN);
   case_decode (&c);
-  a = stream_new (&c);
-  b = stream_new (&c);
+  a = stream_new (c.decoder, &c.format);
+  b = stream_new (c.decoder, &c.format);
   size = mimi_stream_get_state_size (a);
   blob = g_malloc0 (size);
   again = g_malloc0 (size);
@@ -489,7 +476,7 @@ static gpointer
 work (gpointer data)
 {
   const Worker *self = data;
-  MimiStream *stream = stream_new (self->c);
+  MimiStream *stream = stream_new (self->c->decoder, &self->c->format);
   gfloat *pcm = g_new (gfloat, self->size * SAMPLES);
   MimiResult result;
   guint done, n;

@@ -16,19 +16,6 @@
 static const Network pocket = { "pocket-pocket", "pocket.f32", "pocket.oracle",
   NULL, KINDS, 0, FALSE };
 
-static MimiStream *
-stream_new (MimiDecoder *decoder, const MimiRows *format)
-{
-  GError *error = NULL;
-  MimiStream *stream = mimi_stream_new (decoder, 1, &error);
-
-  g_assert_no_error (error);
-  mimi_stream_set_rows (stream, format, &error);
-  g_assert_no_error (error);
-  mimi_stream_set_pcm (stream, MIMI_PCM_F32);
-  return stream;
-}
-
 static void
 test_wide (void)
 {
