@@ -64,3 +64,20 @@ store_remote (unsigned place, float x, float y)
       : "memory");
 #endif
 }
+
+/* To that place in the block of rank `to`: its own, if it is `own`. */
+static __device__ void
+store_at (float2 *place, unsigned to, unsigned own, float2 v)
+{
+#if __CUDA_ARCH__ >= 900
+  const unsigned here = (unsigned)__cvta_generic_to_shared (place);
+  asm volatile("{\n\t"
+               ".reg .pred mine;\n\t"
+               "setp.eq.u32 mine, %0, %1;\n\t"
+               "@mine st.shared.v2.f32 [%2], {%4, %5};\n\t"
+               "@!mine st.shared::cluster.v2.f32 [%3], {%4, %5};\n\t"
+               "}" ::"r"(to),
+               "r"(own), "r"(here), "r"(remote (place, to)), "f"(v.x), "f"(v.y)
+               : "memory");
+#endif
+}

@@ -53,6 +53,16 @@ struct Past {
   {
   }
 
+  /* Column j of the last H of channel k. */
+  template <int H>
+  __device__ const float *
+  find (unsigned k, unsigned j) const
+  {
+    const unsigned back = H - 1 - j, entries = back / columns;
+    return tile + k * TILE - entries * stride + columns - 1 -
+           (back - entries * columns);
+  }
+
   /* Calls function (j, place) for the last H columns of channel k; they are that
    * many and only if `reach` says so. */
   template <int H, typename Function>
@@ -103,6 +113,27 @@ static __device__ void
 ask_first ()
 {
   asm volatile("" ::: "memory");
+}
+
+/* Has something computed here and not where it is used: before the wait there is
+ * time. */
+static __device__ void
+settle (unsigned &x)
+{
+  asm volatile("" : "+r"(x));
+}
+
+static __device__ void
+settle (float &x)
+{
+  asm volatile("" : "+f"(x));
+}
+
+template <typename T>
+static __device__ void
+settle (T *&x)
+{
+  asm volatile("" : "+l"(x));
 }
 
 /* Makes sure that loads have been made, of whose values `mix` is made, before

@@ -63,6 +63,19 @@ find_place (const MimiGemmArgs &p, const MimiEntry &entry, unsigned index,
   return place;
 }
 
+template <Epilogue EPILOGUE>
+static __device__ void
+settle (Place &place)
+{
+  settle (place.to);
+  if (EPILOGUE == QKV) {
+    settle (place.sine);
+    settle (place.cosine);
+  } else if (EPILOGUE != GELU) {
+    settle (place.bias);
+  }
+}
+
 /* Puts an output where it belongs.
  * partner: the sum of output n ^ 1, for rotation; old: what is in its place,
  * where the layer adds to it. Returns what was put there. */

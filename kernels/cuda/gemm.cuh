@@ -101,7 +101,10 @@ static __device__ void
 gemm (const MimiGemmArgs &p)
 {
   constexpr int H = Product::TAPS - 1, SLAB = Product::SLAB;
-  constexpr int WARP_FLOATS = Product::SUMS + 64 * TILE;
+  constexpr int WARP_FLOATS = Product::SUMS + Product::ROWS * TILE;
+  /* What a rank of spread.cuh has is added up by itself first. */
+  constexpr bool CLOSES =
+      EPILOGUE == RESIDUAL || EPILOGUE == CONV || EPILOGUE == UP;
   __shared__ __align__ (16) float shared[WARPS * WARP_FLOATS];
 
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -160,13 +163,12 @@ gemm (const MimiGemmArgs &p)
       product.add (x, k0, min (end - k0, SLAB));
     }
     product.end (part, x + Product::SUMS);
-    /* What a rank of spread.cuh has, by itself first. */
-    if (EPILOGUE == RESIDUAL && (part + 1) % (1u << p.subs_log2) == 0)
-      product.close ();
+    if (CLOSES && (part + 1) % (1u << p.subs_log2) == 0)
+      product.close (x + Product::SUMS, part < part0 + (1u << p.subs_log2));
   }
   __syncwarp ();
-  if (active)
-    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);
+  if (active && !CLOSES)
+    product.leave (x + Product::SUMS);
   __syncthreads ();
 
   for (unsigned i = threadIdx.x; i < n_tiles * rows * TILE;
@@ -217,7 +219,8 @@ gemm (const MimiGemmArgs &p)
                                      (done + i % slice) * TILE + t] };
       float2 moments[1];
       slice_moments (value, slice,
-          { min (p.outputs - min (row0, p.outputs - 1), slice) }, moments);
+          { min (p.outputs - min (row0, p.outputs - 1), slice) },
+          p.outputs % slice == 0, moments);
       if (i % slice == 0 && row0 < p.outputs && who < p.n_entries &&
           p.entries[who].state != 0)
         ((float2 *)(p.moments +

@@ -160,7 +160,7 @@ struct Front {
       value[j] = values[done + at % rows][at / rows % TILE];
       exist[j] = done < n ? min (rows, n - done) : rows;
     }
-    slice_moments (value, rows, exist, both);
+    slice_moments (value, rows, exist, n % rows == 0, both);
 #pragma unroll
     for (int j = 0; j < M; j++) {
       const unsigned at = threadIdx.x + j * MIMI_CUDA_THREADS;

@@ -36,6 +36,9 @@
 /* Channels that a warp of split.cuh takes between two branches: a part has
  * a multiple of them. */
 #define MIMI_CUDA_SPLIT_STEP(taps) ((taps) == 1 ? 4 : (taps) == 7 ? 1 : 2)
+/* Columns of a channel as pairs.cuh has it, H of them of the past. */
+#define MIMI_CUDA_PAIRS_COLUMNS(h) \
+  ((h) > 0 ? (MIMI_CUDA_TILE + (h)) | 1 : MIMI_CUDA_TILE)
 /* Queries an attention block handles, and the widest window it has room for. */
 #define MIMI_CUDA_QUERIES 4
 #define MIMI_CUDA_MAX_WINDOW 512

@@ -27,7 +27,7 @@ load4 (const unsigned short *p)
 template <typename Weight, int TAPS_> struct Lanes {
   static constexpr int TAPS = TAPS_, H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
   /* Channels a warp stages at once, and then its sums. */
-  static constexpr int SLAB = 16, SUMS = SLAB * SLAB_STRIDE;
+  static constexpr int SLAB = 16, SUMS = SLAB * SLAB_STRIDE, ROWS = 64;
   /* Channels whose weights are on their way while as many are added. */
 #if __CUDA_ARCH__ >= 1000 /* the same registers, and ptxas spills them */
   static constexpr int UNROLL = 1;
@@ -138,12 +138,12 @@ template <typename Weight, int TAPS_> struct Lanes {
   }
 
   __device__ void
-  close ()
+  close (float *, bool)
   {
   }
 
   __device__ void
-  leave (float *, bool) const
+  leave (float *)
   {
   }
 };

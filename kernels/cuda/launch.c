@@ -198,22 +198,25 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   blocks = ((args->outputs - 1) >> args->rows_log2) + 1;
   tiles = args->tiles * entries;
 
-  if (spread != MIMI_CUDA_N_KERNELS && !mimi_cuda_fills (f, blocks, tiles, 1)) {
-    gboolean cluster = spread != MIMI_CUDA_SPREAD_UP_TILES;
-    guint rows = cluster ? 128 >> args->subs_log2 : 32;
-    guint channels =
-        cluster ? args->part_rows << args->subs_log2 : args->part_rows * 8;
-    guint shared = channels * STAGED_BYTES +
-                   (cluster ? 8 * 8 * 16 * 2 : 8 * 32 * 20) * sizeof (gfloat);
-    Shape shape = { divide_up (args->outputs, rows), tiles, 1, 0, shared,
-      !cluster };
+  /* spread.cuh takes channels in eights. */
+  if (spread != MIMI_CUDA_N_KERNELS && !mimi_cuda_fills (f, blocks, tiles, 1) &&
+      args->inputs % 8 == 0) {
+    guint taps = kernel == MIMI_CUDA_FIRST ? f->network->first_kernel
+                 : kernel == MIMI_CUDA_UP  ? 2
+                                           : 1;
+    MimiCudaBlock block;
 
-    if (cluster) {
-      shape.cluster = MIMI_CUDA_RANKS;
-      shape.x *= MIMI_CUDA_RANKS;
-    }
-    if (shared <= MOST_SHARED)
+    if (mimi_cuda_get_block (
+            spread, taps, args->part_rows, args->subs_log2, &block)) {
+      Shape shape = { divide_up (args->outputs, block.rows), tiles, 1, 0,
+        block.shared, !block.cluster };
+
+      if (block.cluster) {
+        shape.cluster = MIMI_CUDA_RANKS;
+        shape.x *= MIMI_CUDA_RANKS;
+      }
       return launch (l, spread, shape, args);
+    }
   }
   args->split =
       spread != MIMI_CUDA_N_KERNELS || mimi_cuda_fills (f, blocks, tiles, 2)

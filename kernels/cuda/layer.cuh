@@ -245,7 +245,7 @@ template <int WIDTH, int DIM> struct LayersBlock {
   {
     if (owns) {
       float2 m[2];
-      slice_moments (y, 32, { 32, 32 }, m);
+      slice_moments (y, 32, { 32, 32 }, true, m);
       if (lane == 0)
         room.moments[0][warp] = m[0], room.moments[1][warp] = m[1];
     }

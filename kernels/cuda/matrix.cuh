@@ -10,8 +10,8 @@
  * takes 16 or 32 outputs x 16 times, 8 channels a step. */
 template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   static constexpr int TAPS = TAPS_;
-  /* Channels a warp stages at once; its sums take their place. */
-  static constexpr int SLAB = 32, SUMS = 0;
+  /* Channels a warp stages at once, and then its sums. */
+  static constexpr int SLAB = 32, SUMS = SLAB * SLAB_STRIDE, ROWS = 32;
   /* 16 outputs each, and steps between whose loads nothing waits. */
   static constexpr int BLOCKS = TAPS > 2 ? 1 : 2,
                        ROUND = TAPS == 1 && PRODUCTS < 3 ? 2 : 1;
@@ -22,13 +22,13 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   unsigned step; /* the next to be added */
   Raw now[ROUND][TAPS][BLOCKS];
   Sums sums[BLOCKS][2];
-  float total[BLOCKS][2][4], all[BLOCKS][2][4]; /* of parts; see close() */
+  float total[BLOCKS][2][4]; /* of parts */
 
   __device__
   Matrix (const MimiGemmArgs &args, unsigned part)
       : p (args), blocks (1u << (args.rows_log2 - 4)),
         steps ((args.inputs + 7) / 8),
-        weights ((const Raw *)args.weights + threadIdx.x % 32), total{}, all{}
+        weights ((const Raw *)args.weights + threadIdx.x % 32), total{}
   {
     seek (part);
   }
@@ -136,23 +136,25 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
           total[b][h][i] += sums[b][h].large[i] + sums[b][h].small[i];
   }
 
-  /* Adds up the parts since the last time, and begins again. */
+  /* The parts since the last time to the sums, and begin again. */
   __device__ void
-  close ()
+  close (float *sums, bool is_first)
   {
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-      for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          all[b][h][i] += total[b][h][i];
-          total[b][h][i] = 0.0f;
-        }
+    each_sum (sums, [&] (float *to, float &sum) {
+      *to = (is_first ? 0.0f : *to) + sum;
+      sum = 0.0f;
+    });
   }
 
   __device__ void
-  leave (float *to, bool closed) const
+  leave (float *sums)
+  {
+    each_sum (sums, [] (float *to, float &sum) { *to = sum; });
+  }
+
+  template <typename Function>
+  __device__ void
+  each_sum (float *sums, Function function)
   {
     const unsigned row = threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -162,7 +164,8 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
 #pragma unroll
         for (int i = 0; i < 4; i++)
           if (b < blocks)
-            to[(b * 16 + i / 2 * 8 + row) * TILE + h * 8 + t + i % 2] =
-                closed ? all[b][h][i] : total[b][h][i];
+            function (
+                sums + (b * 16 + i / 2 * 8 + row) * TILE + h * 8 + t + i % 2,
+                total[b][h][i]);
   }
 };

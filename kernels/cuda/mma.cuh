@@ -95,6 +95,14 @@ split_weights (const Raw &raw)
 /* 16 outputs x 8 times. */
 struct Sums {
   float large[4], small[4];
+
+  /* Of a lane's output i of two: both times. */
+  __device__ float2
+  get_two (int i) const
+  {
+    return make_float2 (
+        large[2 * i] + small[2 * i], large[2 * i + 1] + small[2 * i + 1]);
+  }
 };
 
 /* The products with the first m of M groups of times. Those that add to the same

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * Whoever makes the residual stream leaves mean and sum of squared distances
- * of each slice of its channels, for each time; whoever normalises puts the
- * slices together (Chan, Golub, LeVeque 1983: as exact as two passes over all
+ * of each slice of its channels, for each time, which come from those of its
+ * halves and so on; whoever normalises puts the slices together (Chan, Golub, LeVeque 1983: as exact as two passes over all
  * channels, which the stream's outliers need). So no block has to look at
  * channels that it does not multiply.
  */
@@ -11,43 +11,53 @@
 
 #include "common.cuh"
 
+/* The moments of two groups of as many channels together, na and nb of which are
+ * there. Both lanes of a pair have the same: what is rounded does not depend on
+ * which of them is which. */
+static __device__ void
+join_two (float2 &m, float2 other, unsigned na, unsigned nb)
+{
+  const float share = 1.0f / max (na + nb, 1);
+  const float d = m.x - other.x;
+  m.x =
+      __fadd_rn (__fmul_rn (m.x, na * share), __fmul_rn (other.x, nb * share));
+  m.y = fmaf (d * (na * nb * share), d, m.y + other.y);
+}
+
 /* Of the `rows` (a power of two) lanes that hold the channels of one slice at
  * one time, of which the first `n` exist: each lane gets both moments, of each
- * of its N values. */
+ * of its N values.
+ * full: all of them exist, in all slices of the warp */
 template <int N>
 static __device__ void
-slice_moments (
-    const float (&y)[N], unsigned rows, const unsigned (&n)[N], float2 (&m)[N])
+slice_moments (const float (&y)[N], unsigned rows, const unsigned (&n)[N],
+    bool full, float2 (&m)[N])
 {
-  const unsigned row = threadIdx.x % rows;
-  float sum[N], squares[N];
+  const int row = threadIdx.x % rows;
 
 #pragma unroll
   for (int i = 0; i < N; i++)
-    sum[i] = row < n[i] ? y[i] : 0.0f;
+    m[i] = make_float2 (row < n[i] ? y[i] : 0.0f, 0.0f);
 #pragma unroll
-  for (unsigned other = 1; other < 32; other *= 2)
+  for (int half = 1; half < 32; half *= 2) {
+    float2 other[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const float more = __shfl_xor_sync (FULL_WARP, sum[i], other);
-      sum[i] += other < rows ? more : 0.0f;
+      other[i].x = __shfl_xor_sync (FULL_WARP, m[i].x, half);
+      other[i].y = __shfl_xor_sync (FULL_WARP, m[i].y, half);
     }
+    if (half >= rows)
+      continue;
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    m[i].x = sum[i] * (1.0f / n[i]);
-    const float d = row < n[i] ? y[i] - m[i].x : 0.0f;
-    squares[i] = d * d;
+    for (int i = 0; i < N; i++) {
+      const int own = row & -half;
+      if (full)
+        join_two (m[i], other[i], half, half);
+      else
+        join_two (m[i], other[i], min (max ((int)n[i] - own, 0), half),
+            min (max ((int)n[i] - (own ^ half), 0), half));
+    }
   }
-#pragma unroll
-  for (unsigned other = 1; other < 32; other *= 2)
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-      const float more = __shfl_xor_sync (FULL_WARP, squares[i], other);
-      squares[i] += other < rows ? more : 0.0f;
-    }
-#pragma unroll
-  for (int i = 0; i < N; i++)
-    m[i].y = squares[i];
 }
 
 /* 2 N slices of a time: lanes 0 to 15 take the even ones from `first` on, lanes
@@ -56,17 +66,34 @@ template <int N> struct Slices {
   float2 m[N];
   float count[N]; /* channels; 0 where there is no slice */
 
+  /* How many channels they have, which is known before their moments are. */
   __device__ void
-  load (const float2 *moments, unsigned channels, unsigned slice_log2,
-      unsigned first)
+  begin (unsigned channels, unsigned slice_log2, unsigned first)
   {
-    const unsigned lane = threadIdx.x % 32, rows = 1u << slice_log2;
-    const unsigned n = (channels + rows - 1) >> slice_log2;
+    const unsigned rows = 1u << slice_log2;
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      const unsigned slice = first + lane / TILE + 2 * i;
-      m[i] = moments[min (slice, n - 1) * TILE + lane % TILE];
-      count[i] = slice < n ? min (rows, channels - (slice << slice_log2)) : 0;
+      const unsigned begin = first + threadIdx.x % 32 / TILE + 2 * i
+                             << slice_log2;
+      count[i] = begin < channels ? min (rows, channels - begin) : 0;
+    }
+  }
+
+  /* n: slices that there are */
+  __device__ void
+  load (const float2 *moments, unsigned n, unsigned first)
+  {
+    const unsigned lane = threadIdx.x % 32;
+    const float2 *own = moments + first * TILE + lane; /* the first of them */
+    if (first + 2 * N <= n) {
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        m[i] = own[2 * i * TILE];
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        m[i] = moments[min (first + lane / TILE + 2 * i, n - 1) * TILE +
+                       lane % TILE];
     }
     ask_first ();
   }
@@ -93,38 +120,66 @@ template <int N> struct Slices {
   }
 };
 
-/* Mean and 1 / standard deviation of all channels, for the four times that
- * begin at 4 (lane % 4). All lanes of the warp take part. N says only how many
- * slices are loaded at once.
- * moments: [slice][16] of one entry */
+/* Mean and 1 / standard deviation of all channels, for time lane % 16. All lanes
+ * of the warp take part. N says only how many slices are loaded at once. */
+template <int N> struct Moments {
+  const unsigned channels, slice_log2, n;
+  const float share;
+  Slices<N> first;
+
+  __device__
+  Moments (unsigned n_channels, unsigned log2_of_slice)
+      : channels (n_channels), slice_log2 (log2_of_slice),
+        n ((n_channels - 1 >> log2_of_slice) + 1), share (1.0f / n_channels)
+  {
+    first.begin (channels, slice_log2, 0);
+  }
+
+  /* moments: [slice][16] of one entry */
+  __device__ void
+  load (const float2 *moments)
+  {
+    first.load (moments, n, 0);
+  }
+
+  __device__ void
+  join (const float2 *moments, float eps, float &mean, float &scale) const
+  {
+    Slices<N> more;
+    float sum = first.sum (0.0f);
+
+    for (unsigned s = 2 * N; s < n; s += 2 * N) {
+      more.begin (channels, slice_log2, s);
+      more.load (moments, n, s);
+      sum = more.sum (sum);
+    }
+    sum += __shfl_xor_sync (FULL_WARP, sum, TILE);
+    mean = sum * share;
+    float squares = first.squares (mean, 0.0f);
+    for (unsigned s = 2 * N; s < n; s += 2 * N) {
+      more.begin (channels, slice_log2, s);
+      more.load (moments, n, s);
+      squares = more.squares (mean, squares);
+    }
+    squares += __shfl_xor_sync (FULL_WARP, squares, TILE);
+    scale = rsqrtf (squares * share + eps);
+  }
+};
+
+/* For the four times that begin at 4 (lane % 4). */
 template <int N>
 static __device__ void
 join_moments (const float2 *moments, unsigned channels, unsigned slice_log2,
     float eps, float (&mean)[4], float (&scale)[4])
 {
-  const unsigned lane = threadIdx.x % 32;
-  const unsigned n = (channels - 1 >> slice_log2) + 1;
-  const float share = 1.0f / channels;
-  Slices<N> first, more;
+  Moments<N> all (channels, slice_log2);
+  float middle, unit;
 
-  first.load (moments, channels, slice_log2, 0);
-  float sum = first.sum (0.0f);
-  for (unsigned s = 2 * N; s < n; s += 2 * N) {
-    more.load (moments, channels, slice_log2, s);
-    sum = more.sum (sum);
-  }
-  sum += __shfl_xor_sync (FULL_WARP, sum, TILE);
-  const float middle = sum * share;
-  float squares = first.squares (middle, 0.0f);
-  for (unsigned s = 2 * N; s < n; s += 2 * N) {
-    more.load (moments, channels, slice_log2, s);
-    squares = more.squares (middle, squares);
-  }
-  squares += __shfl_xor_sync (FULL_WARP, squares, TILE);
-  const float all = rsqrtf (squares * share + eps);
+  all.load (moments);
+  all.join (moments, eps, middle, unit);
 #pragma unroll
   for (int j = 0; j < 4; j++) {
-    mean[j] = __shfl_sync (FULL_WARP, middle, lane % 4 * 4 + j);
-    scale[j] = __shfl_sync (FULL_WARP, all, lane % 4 * 4 + j);
+    mean[j] = __shfl_sync (FULL_WARP, middle, threadIdx.x % 4 * 4 + j);
+    scale[j] = __shfl_sync (FULL_WARP, unit, threadIdx.x % 4 * 4 + j);
   }
 }

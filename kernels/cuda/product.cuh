@@ -7,14 +7,18 @@
 
 /* 16 GROUPS outputs x 8 HALVES times, of one part of the channels. The weights
  * of its first STEPS of 8 channels are loaded ahead, the others (of networks
- * larger than ours) when it is their turn. */
+ * larger than ours) when it is their turn. PREPARED: prepare() splits them before their
+ * inputs are there, which takes twice the registers. */
 template <typename Raw, int PRODUCTS, int TAPS, int STEPS, int GROUPS,
-    int HALVES>
+    int HALVES, bool PREPARED = false>
 struct Product {
+  static constexpr int FEW = STEPS > 2 ? 2 : 1; /* of smaller networks */
+
   const Raw *weights;
   const unsigned all_steps, all_groups, part_rows, begin, n_steps;
   unsigned group;
   Raw w[STEPS][TAPS][GROUPS];
+  Weights ready[PREPARED ? STEPS : 1][TAPS][GROUPS];
   Sums sums[GROUPS][HALVES];
 
   __device__
@@ -28,7 +32,7 @@ struct Product {
   }
 
   __device__ void
-  load_from (unsigned from)
+  load_from (unsigned from, int begin_tap = 0, int end_tap = TAPS)
   {
 #pragma unroll
     for (int s = 0; s < STEPS; s++)
@@ -37,7 +41,7 @@ struct Product {
         const unsigned step = min (begin / 8 + from + s, all_steps - 1);
         const unsigned b = min (group + g, all_groups - 1);
 #pragma unroll
-        for (int tap = 0; tap < TAPS; tap++)
+        for (int tap = begin_tap; tap < end_tap; tap++)
           w[s][tap][g] =
               TAPS > 1 || from + s < n_steps
                   ? __ldg (weights + ((b * all_steps + step) * TAPS + tap) * 32)
@@ -49,8 +53,17 @@ struct Product {
   __device__ void
   load (unsigned first)
   {
+    load_taps (first, 0, TAPS);
+  }
+
+  /* Some of its taps, the first of them first. */
+  __device__ __forceinline__ void
+  load_taps (unsigned first, int begin_tap, int end_tap)
+  {
     group = first;
-    load_from (0);
+    load_from (0, begin_tap, end_tap);
+    if (begin_tap > 0)
+      return;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++)
 #pragma unroll
@@ -73,43 +86,139 @@ struct Product {
     return all;
   }
 
-  /* x: [channel][stride], the first tap's first column at `lead`; only the
-   * first `halves` have times */
+  __device__ void
+  prepare ()
+  {
+#pragma unroll
+    for (int s = 0; s < STEPS; s++)
+#pragma unroll
+      for (int tap = 0; tap < TAPS; tap++)
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+          ready[s][tap][g] = split_weights<PRODUCTS> (w[s][tap][g]);
+  }
+
+  /* What a lane's inputs are: get (step, tap, half) of the part; only the first
+   * `halves` have times. */
+  template <typename Source>
+  __device__ void
+  run (const Source &get, unsigned halves)
+  {
+    for (unsigned from = 0; from < n_steps; from += STEPS) {
+      if (from > 0)
+        load_from (from);
+      run_some ([&] (unsigned s, unsigned tap,
+                    unsigned h) { return get (from + s, tap, h); },
+          halves, n_steps - from);
+    }
+  }
+
+  /* The same where no part has more than STEPS: fewer registers. */
+  template <typename Source>
+  __device__ void
+  run_once (const Source &get, unsigned halves)
+  {
+    if (n_steps > 0)
+      run_some (get, halves, n_steps);
+  }
+
+  /* x: [channel][stride], the first tap's first column at `lead` */
   __device__ void
   run (const float *x, unsigned stride, unsigned lead, unsigned halves)
   {
     const unsigned lane = threadIdx.x % 32;
     const float *column = x + (begin + lane % 4) * stride + lead + lane / 4;
 
-    for (unsigned from = 0; from < n_steps; from += STEPS) {
-      if (from > 0)
-        load_from (from);
-      /* The usual case without a branch between the steps. */
-      if (n_steps - from >= STEPS && halves == HALVES)
-        run_steps (column + from * 8 * stride, stride, HALVES, STEPS);
-      else
-        run_steps (column + from * 8 * stride, stride, halves, n_steps - from);
-    }
+    run (
+        [&] (unsigned s, unsigned tap, unsigned h) {
+          const float *at = column + s * 8 * stride + tap + h * 8;
+          return split_inputs (at[0], at[4 * stride]);
+        },
+        halves);
   }
 
-  __device__ __forceinline__ void
-  run_steps (const float *column, unsigned stride, unsigned halves, unsigned n)
+  /* share: of the part's first channels in global memory, see pairs.cuh; a lane
+   * asks for all that it multiplies at once; as run_once() */
+  __device__ void
+  run_straight (const float *share, unsigned halves)
   {
+    if (n_steps == STEPS && halves == HALVES)
+      run_loaded<STEPS> (share, HALVES, STEPS);
+    else if (n_steps == FEW && halves == HALVES)
+      run_loaded<FEW> (share, HALVES, FEW);
+    else if (n_steps > 0)
+      run_loaded<STEPS> (share, halves, n_steps);
+  }
+
+  template <int N>
+  __device__ __forceinline__ void
+  run_loaded (const float *share, unsigned halves, unsigned n)
+  {
+    float v[N][HALVES][2] = {};
+
 #pragma unroll
-    for (int s = 0; s < STEPS; s++)
+    for (int s = 0; s < N; s++)
       if (s < n)
 #pragma unroll
+        for (int h = 0; h < HALVES; h++)
+#pragma unroll
+          for (int i = 0; i < 2; i++)
+            v[s][h][i] = share[(s * 8 + i * 4) * TILE + h * 8];
+    ask_first ();
+    run_steps<N> (
+        [&] (unsigned s, unsigned, unsigned h) {
+          return split_inputs (v[s][h][0], v[s][h][1]);
+        },
+        halves, n);
+  }
+
+  /* The usual cases without a branch between the steps. */
+  template <typename Source>
+  __device__ __forceinline__ void
+  run_some (const Source &get, unsigned halves, unsigned n)
+  {
+    if (n >= STEPS && halves == HALVES)
+      run_steps<STEPS> (get, HALVES, STEPS);
+    else if (n == FEW && halves == HALVES)
+      run_steps<FEW> (get, HALVES, FEW);
+    else
+      run_steps<STEPS> (get, halves, n);
+  }
+
+  /* N of them, or n, from step FIRST on. */
+  template <int N, int FIRST = 0, typename Source>
+  __device__ __forceinline__ void
+  run_steps (const Source &get, unsigned halves, unsigned n)
+  {
+#pragma unroll
+    for (int s = FIRST; s < FIRST + N; s++)
+      if (s < FIRST + n)
+#pragma unroll
         for (int tap = 0; tap < TAPS; tap++) {
-          const float *at = column + s * 8 * stride + tap;
           Inputs inputs[HALVES];
 #pragma unroll
           for (int h = 0; h < HALVES; h++)
-            inputs[h] = split_inputs (at[h * 8], at[h * 8 + 4 * stride]);
+            inputs[h] = get (s, tap, h);
 #pragma unroll
           for (int g = 0; g < GROUPS; g++)
             add_products<PRODUCTS> (sums[g],
-                split_weights<PRODUCTS> (w[s][tap][g]), inputs, halves);
+                PREPARED ? ready[PREPARED ? s : 0][tap][g]
+                         : split_weights<PRODUCTS> (w[s][tap][g]),
+                inputs, halves);
         }
+  }
+
+  /* to: [pair of times][stride], the lane's first place */
+  __device__ void
+  leave_pairs (float2 *to, unsigned stride) const
+  {
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+      for (int h = 0; h < HALVES; h++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          to[h * 4 * stride + g * 16 + i * 8] = sums[g][h].get_two (i);
   }
 
   /* to: [part][rows][stride], rows a part's outputs; first: of ours */
@@ -127,9 +236,7 @@ struct Product {
           *(float2 *)(to +
                       (part * rows + first + g * 16 + i * 8 + lane / 4) *
                           stride +
-                      h * 8 + lane % 4 * 2) =
-              make_float2 (sums[g][h].large[2 * i] + sums[g][h].small[2 * i],
-                  sums[g][h].large[2 * i + 1] + sums[g][h].small[2 * i + 1]);
+                      h * 8 + lane % 4 * 2) = sums[g][h].get_two (i);
   }
 };
 

@@ -129,21 +129,68 @@ mimi_cuda_get_spread_kernel (
   }
 }
 
+/* What spread.cu says of a kernel: steps of 8 channels whose weights a warp
+ * keeps, groups of 16 outputs that it takes; and the least subs, with which a
+ * thread has one output to finish. */
+typedef struct {
+  guint steps, groups, least_subs;
+} Spread;
+
+static Spread
+get_spread (MimiCudaKernel kernel)
+{
+  switch (kernel) {
+    case MIMI_CUDA_SPREAD_PROJECT:
+      return (Spread){ 8, 1, 2 };
+    case MIMI_CUDA_SPREAD_FIRST:
+      return (Spread){ 1, 2, 1 };
+    case MIMI_CUDA_SPREAD_UP:
+      return (Spread){ 2, 3, 2 };
+    case MIMI_CUDA_SPREAD_UP_TILES:
+      return (Spread){ 4, 2, 0 };
+    default:
+      return (Spread){ 8, 1, 0 };
+  }
+}
+
 guint
 mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs)
 {
-  guint steps = spread == MIMI_CUDA_SPREAD_FIRST ? 2
-                : spread == MIMI_CUDA_SPREAD_UP  ? 4
-                                                 : 8;
-  guint subs = 0;
+  Spread s = get_spread (spread);
+  guint subs = s.least_subs;
 
-  if (spread == MIMI_CUDA_SPREAD_PROJECT)
-    return 2;
   if (spread == MIMI_CUDA_N_KERNELS || spread == MIMI_CUDA_SPREAD_UP_TILES)
     return 0;
-  while (subs < 3 && divide_up (inputs, 64u << subs) > steps)
+  while (spread != MIMI_CUDA_SPREAD_PROJECT && subs < 3 &&
+         divide_up (inputs, 64u << subs) > s.steps)
     subs++;
   return subs;
+}
+
+gboolean
+mimi_cuda_get_block (MimiCudaKernel spread, guint taps, guint part_rows,
+    guint subs_log2, MimiCudaBlock *block)
+{
+  Spread s = get_spread (spread);
+  gboolean is_norm =
+      spread == MIMI_CUDA_SPREAD_QKV || spread == MIMI_CUDA_SPREAD_EXPAND;
+  guint channels, pairs; /* of floats */
+
+  block->cluster = spread != MIMI_CUDA_SPREAD_UP_TILES;
+  if (!block->cluster)
+    subs_log2 = 3;
+  channels = part_rows << subs_log2;
+  block->rows = (8 * 16 * s.groups) >> subs_log2;
+  /* Of times: what the warps of a cluster send, or the parts of a block, and
+   * what a cluster's blocks send. Inputs are high and low; spread_project has
+   * them from global memory. */
+  pairs = is_norm ? 8 * 8 * 16
+                  : ((block->rows + 4) * 8 << subs_log2) +
+                        (block->cluster ? block->rows * 8 : 0);
+  if (is_norm || taps > 1)
+    pairs += channels * MIMI_CUDA_PAIRS_COLUMNS (taps - 1);
+  block->shared = pairs * 2 * sizeof (gfloat);
+  return part_rows <= 8 * s.steps && block->shared <= MOST_SHARED;
 }
 
 gboolean

@@ -31,11 +31,21 @@ guint mimi_cuda_choose_rows (const MimiCudaFrame *frame, MimiCudaKernel kernel,
 guint mimi_cuda_choose_slice (const MimiCudaFrame *frame);
 
 /* Eight parts (0), or where a cluster shares the channels as many more, as a power
- * of two, as let a warp have all weights of its part in registers (STEPS of
- * spread.cuh). What ends a layer always has 32, so that a cluster's outputs are
- * a slice.
+ * of two, as let a warp have all weights of its part in registers. What ends a
+ * layer always has 32, so that a cluster's outputs are a slice.
  * spread: of mimi_cuda_get_spread_kernel() */
 guint mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs);
+
+/* A block of spread.cuh. */
+typedef struct {
+  guint rows;   /* outputs */
+  guint shared; /* bytes */
+  gboolean cluster;
+} MimiCudaBlock;
+
+/* Returns whether there are registers and shared memory for it. */
+gboolean mimi_cuda_get_block (MimiCudaKernel spread, guint taps,
+    guint part_rows, guint subs_log2, MimiCudaBlock *block);
 
 /* Whether so many blocks of eight tiles fill the GPU: then a warp takes a tile
  * and all of its channels, and weights are read once for eight tiles. */

@@ -193,7 +193,7 @@ split (const MimiGemmArgs &p)
       value[i] = shared[(slice * 32 + lane) * (TILE + 1) + which % TILE];
       exist[i] = min (p.outputs - min (row0 + slice * 32, p.outputs - 1), 32);
     }
-    slice_moments (value, 32, exist, moments);
+    slice_moments (value, 32, exist, p.outputs % 32 == 0, moments);
     float2 *to = (float2 *)(p.moments + (size_t)index * p.out_stride);
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {

@@ -3,22 +3,23 @@
  */
 #include "spread.cuh"
 
-#define SPREAD(name, ...) \
+#define SPREAD(name, kind, ...) \
   extern "C" __global__ void __launch_bounds__ (MIMI_CUDA_THREADS, 2) \
       mimi_##name (const __grid_constant__ MimiGemmArgs p) \
   { \
-    spread<__VA_ARGS__> (p); \
+    spread_##kind<__VA_ARGS__> (p); \
   }
 
-#define SPREADS(name, ...) \
-  SPREAD (name##_f32, uint4, 3, __VA_ARGS__) \
-  SPREAD (name##_tf32, uint4, 2, __VA_ARGS__) \
-  SPREAD (name##_bf16, uint2, 2, __VA_ARGS__)
+#define SPREADS(name, kind, ...) \
+  SPREAD (name##_f32, kind, uint4, 3, __VA_ARGS__) \
+  SPREAD (name##_tf32, kind, uint4, 2, __VA_ARGS__) \
+  SPREAD (name##_bf16, kind, uint2, 2, __VA_ARGS__)
 
-SPREADS (spread_qkv, 1, true, NORM, QKV)
-SPREADS (spread_project, 1, true, AS_IS, RESIDUAL)
-SPREADS (spread_expand, 1, true, NORM, GELU)
-SPREADS (spread_first3, 3, true, AS_IS, CONV)
-SPREADS (spread_first7, 7, true, AS_IS, CONV)
-SPREADS (spread_up, 2, true, AS_IS, UP)        /* of one tile */
-SPREADS (spread_up_tiles, 2, false, AS_IS, UP) /* of more */
+SPREADS (spread_qkv, norm, QKV)
+SPREADS (spread_expand, norm, GELU)
+/* Taps, steps, groups of outputs: shape.c knows the groups. */
+SPREADS (spread_project, parts, 1, 8, 1, true, RESIDUAL)
+SPREADS (spread_first3, parts, 3, 1, 2, true, CONV)
+SPREADS (spread_first7, parts, 7, 1, 2, true, CONV)
+SPREADS (spread_up, parts, 2, 2, 3, true, UP)        /* of one tile */
+SPREADS (spread_up_tiles, parts, 2, 4, 2, false, UP) /* of more */
