@@ -66,7 +66,7 @@ template <int N> struct Slices {
   float2 m[N];
   float count[N]; /* channels; 0 where there is no slice */
 
-  /* How many channels they have, which is known before their moments are. */
+  /* How many channels they have. */
   __device__ void
   begin (unsigned channels, unsigned slice_log2, unsigned first)
   {
@@ -118,21 +118,48 @@ template <int N> struct Slices {
     }
     return sum;
   }
+
+  /* The same where all slices are there, and full. */
+  __device__ float
+  sum_full (float rows) const
+  {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      sum += m[i].x * rows;
+    return sum;
+  }
+
+  __device__ float
+  squares_full (float mean, float rows) const
+  {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      const float d = m[i].x - mean;
+      sum += m[i].y + d * d * rows;
+    }
+    return sum;
+  }
 };
 
 /* Mean and 1 / standard deviation of all channels, for time lane % 16. All lanes
  * of the warp take part. N says only how many slices are loaded at once. */
 template <int N> struct Moments {
   const unsigned channels, slice_log2, n;
-  const float share;
+  const bool full; /* 2 N slices are all, and have all their channels */
+  float share, rows;
   Slices<N> first;
 
   __device__
   Moments (unsigned n_channels, unsigned log2_of_slice)
       : channels (n_channels), slice_log2 (log2_of_slice),
-        n ((n_channels - 1 >> log2_of_slice) + 1), share (1.0f / n_channels)
+        n ((n_channels - 1 >> log2_of_slice) + 1),
+        full (n_channels == 2 * N << log2_of_slice), share (1.0f / n_channels),
+        rows (1u << log2_of_slice)
   {
-    first.begin (channels, slice_log2, 0);
+    settle (share);
+    settle (rows);
   }
 
   /* moments: [slice][16] of one entry */
@@ -143,23 +170,33 @@ template <int N> struct Moments {
   }
 
   __device__ void
-  join (const float2 *moments, float eps, float &mean, float &scale) const
+  join (const float2 *moments, float eps, float &mean, float &scale)
   {
     Slices<N> more;
-    float sum = first.sum (0.0f);
+    float sum, squares;
 
-    for (unsigned s = 2 * N; s < n; s += 2 * N) {
-      more.begin (channels, slice_log2, s);
-      more.load (moments, n, s);
-      sum = more.sum (sum);
+    if (full) {
+      sum = first.sum_full (rows);
+    } else {
+      first.begin (channels, slice_log2, 0);
+      sum = first.sum (0.0f);
+      for (unsigned s = 2 * N; s < n; s += 2 * N) {
+        more.begin (channels, slice_log2, s);
+        more.load (moments, n, s);
+        sum = more.sum (sum);
+      }
     }
     sum += __shfl_xor_sync (FULL_WARP, sum, TILE);
     mean = sum * share;
-    float squares = first.squares (mean, 0.0f);
-    for (unsigned s = 2 * N; s < n; s += 2 * N) {
-      more.begin (channels, slice_log2, s);
-      more.load (moments, n, s);
-      squares = more.squares (mean, squares);
+    if (full) {
+      squares = first.squares_full (mean, rows);
+    } else {
+      squares = first.squares (mean, 0.0f);
+      for (unsigned s = 2 * N; s < n; s += 2 * N) {
+        more.begin (channels, slice_log2, s);
+        more.load (moments, n, s);
+        squares = more.squares (mean, squares);
+      }
     }
     squares += __shfl_xor_sync (FULL_WARP, squares, TILE);
     scale = rsqrtf (squares * share + eps);

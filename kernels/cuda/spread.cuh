@@ -102,8 +102,7 @@ spread_norm (const MimiGemmArgs &p)
     unit.load (share);
   ask_first ();
   product.prepare (); /* there is time */
-  if (second)
-    place = find_place<EPILOGUE> (p, entry, index, 0, n, t);
+  __syncwarp ();      /* and not when moments have come */
   float middle, deviation, mean[2], scale[2];
   all.join (moments, p.norm_eps, middle, deviation);
 #pragma unroll
@@ -136,22 +135,31 @@ spread_norm (const MimiGemmArgs &p)
       store_at (received + mine + i * 8, h * 4 + lane % 4, rank,
           product.sums[0][h].get_two (i));
   cluster_arrive ();
+  if (second) /* there is time again */
+    place = find_place<EPILOGUE> (p, entry, index, 0, n, t);
   cluster_wait ();
 
   const float *terms = (const float *)received + from;
-  float sum = 0.0f;
-  for (unsigned s0 = 0; s0 < PARTS << subs_log2; s0 += PARTS) {
+  const auto add = [&] (float sum, auto place_of) {
     float v[PARTS]; /* on their way at once */
 #pragma unroll
-    for (unsigned j = 0; j < PARTS; j++) {
-      const unsigned s = s0 + j;
-      v[j] = terms[((s >> subs_log2) * WARPS + s % (1u << subs_log2)) * 32];
-    }
+    for (unsigned j = 0; j < PARTS; j++)
+      v[j] = terms[place_of (j) * 32];
     ask_first ();
 #pragma unroll
     for (unsigned j = 0; j < PARTS; j++)
       sum += v[j];
-  }
+    return sum;
+  };
+  float sum = 0.0f;
+  if (subs_log2 == 0)
+    sum = add (sum, [] (unsigned s) { return s * WARPS; });
+  else
+    for (unsigned s0 = 0; s0 < PARTS << subs_log2; s0 += PARTS)
+      sum = add (sum, [&] (unsigned j) {
+        const unsigned s = s0 + j;
+        return (s >> subs_log2) * WARPS + s % (1u << subs_log2);
+      });
   const float partner =
       EPILOGUE == QKV ? __shfl_xor_sync (FULL_WARP, sum, along ? 1 : 2) : 0.0f;
   if (exists)

@@ -5,8 +5,8 @@ line of PTX. All are of a kind that has been made: something left out, one off, 
 import re
 
 BACKEND, GRAPH, STATE, QUEUE = "cuda/backend.c", "cuda/graph.c", "cuda/state.c", "cuda/queue.c"
-LAUNCH, FRAME = "cuda/launch.c", "cuda/frame.c"
-SPREAD, STAGING, EPILOGUE = "cuda/spread.cuh", "cuda/staging.cuh", "cuda/epilogue.cuh"
+LAUNCH, FRAME, SHAPE = "cuda/launch.c", "cuda/frame.c", "cuda/shape.c"
+SPREAD, PAIRS, STAGING, EPILOGUE = "cuda/spread.cuh", "cuda/pairs.cuh", "cuda/staging.cuh", "cuda/epilogue.cuh"
 RESIDUAL, TAIL, INPUT, ATTENTION = "cuda/residual.cu", "cuda/tail.cu", "cuda/input.cu", "cuda/attention.cu"
 LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
 SPLIT, PART, LAST, WHOLE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu"
@@ -112,8 +112,8 @@ LAYOUT = [
     ("layers: a little apart", "cuda/pack.c", "to->norm1 - self->layers[i - 1].norm1", "to->norm1 - self->layers[i - 1].norm1 + 256"),
     ("clusters of half the size", LAUNCH, "shape.cluster = MIMI_CUDA_RANKS;", "shape.cluster = MIMI_CUDA_RANKS / 2;"),
     ("parts of a batch, not of a single stream", LAUNCH, "args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);", "args->subs_log2 = mimi_cuda_choose_subs (entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs);"),
-    ("a block of outputs too few", LAUNCH, "Shape shape = { divide_up (args->outputs, rows), tiles", "Shape shape = { MAX (args->outputs / rows, 2) - 1, tiles"),
-    ("shared memory without the sums", LAUNCH, "(cluster ? 8 * 8 * 16 * 2 : 8 * 32 * 20)", "(cluster ? 8 * 16 * 2 : 8 * 32)"),
+    ("a block of outputs too few", LAUNCH, "Shape shape = { divide_up (args->outputs, block.rows), tiles", "Shape shape = { MAX (args->outputs / block.rows, 2) - 1, tiles"),
+    ("shared memory without the sums", SHAPE, "block->shared = pairs * 2 * sizeof (gfloat);", "block->shared = pairs * sizeof (gfloat);"),
     ("a residual block's shared memory ends early", LAUNCH, "      8 * 32 * 20 * sizeof (gfloat);", "      8 * 32 * 16 * sizeof (gfloat);"),
     ("the row has no place after the vector", LAUNCH, "2 * (both.input.vector_stride * sizeof (gfloat) + f->row_bytes) },", "2 * both.input.vector_stride * sizeof (gfloat) },"),
     ("a larger batch takes what it has not looked at", LAUNCH, "if (entries == 1 && !n->codebooks)", "if (!n->codebooks)"),
@@ -128,31 +128,47 @@ LAYOUT = [
 # no window reaches any more, until the right ones come).
 DEVICE = [
     # spread.cuh: barriers of blocks and clusters, the dependency wait
-    ("cluster: the first sums are sent to blocks that have not begun", SPREAD, "  if (CLUSTER) {\n    cluster_wait ();\n#pragma", "  if (CLUSTER) {\n#pragma"),
+    ("cluster: the first sums are sent to blocks that have not begun", SPREAD, "  /* Every sum to whoever finishes it. */\n  cluster_wait ();\n", ""),
+    ("cluster: added sums are sent to blocks that have not begun", SPREAD, "  if (CLUSTER)\n    cluster_wait ();\n\n", "\n"),
     ("cluster: nobody arrives at the beginning", SPREAD, "  if (CLUSTER)\n    cluster_begin ();\n", ""),
-    ("cluster: sums are read as they come", SPREAD, "    cluster_arrive ();\n    cluster_wait ();\n  } else {", "  } else {"),
+    ("cluster: sums are read as they come", SPREAD, "n, t);\n  cluster_wait ();\n", "n, t);\n"),
+    ("cluster: added sums are read as they come", SPREAD, "  cluster_arrive ();\n  keep ();\n  cluster_wait ();\n", "  keep ();\n"),
     ("cluster: arrival does not release", "cuda/cluster.cuh", "barrier.cluster.arrive.release.aligned", "barrier.cluster.arrive.relaxed.aligned"),
-    ("spread: no barrier after staging", SPREAD, BARRIER + "  if (H > 0 && block", "  if (H > 0 && block"),
-    ("spread: no barrier before eight warps' sums", SPREAD, "warp, 0);\n  " + BARRIER, "warp, 0);\n"),
+    ("spread: no barrier after staging", SPREAD, BARRIER + "\n  const unsigned step0", "\n  const unsigned step0"),
+    ("spread: no barrier after staging of several taps", SPREAD, "    before.store (true, x);\n  " + BARRIER, "    before.store (true, x);\n"),
+    ("spread: a warp reads its inputs too soon", SPREAD, "  __syncwarp ();\n", "", 1),
+    ("spread: no barrier before a block's sums", SPREAD, "  product.leave_pairs (sums + left, stride);\n" + BARRIER, "  product.leave_pairs (sums + left, stride);\n"),
     ("spread: no dependency wait", SPREAD, "  wait_for_inputs ();\n", ""),
     ("spread: who follows the second kernel reads entries that are not there yet", SPREAD, "  hold (product.mix (), p.n_entries == 0, p.status);\n", "  launch_dependents ();\n"),
     ("spread: the second kernel reads its entry before the wait", SPREAD, "EPILOGUE == QKV && p.second", "false"),
-    ("spread: the residual stream is read before the wait", SPREAD, "  wait_for_inputs ();\n", "  if (EPILOGUE == RESIDUAL)\n    old[0] = *(volatile float *)place[0].to;\n  wait_for_inputs ();\n"),
-    ("spread: inputs are read before the wait", SPREAD, "  wait_for_inputs ();\n", "  staged.load (in, p.inputs, channel0, n_channels);\n  wait_for_inputs ();\n"),
-    ("spread: padding takes part", SPREAD, "  if (H > 0 && entry.state != 0)", "  if (H > 0)"),
+    ("spread: the residual stream is read before the wait", SPREAD, "  wait_for_inputs ();\n", "  if (EPILOGUE == RESIDUAL)\n    place.bias += *(volatile float *)place.to * 0.0f;\n  wait_for_inputs ();\n", 1),
+    ("spread: inputs are read before the wait", SPREAD, "  wait_for_inputs ();\n", "  unit.v[0][0] = *(const volatile float *)share;\n  wait_for_inputs ();\n"),
+    ("spread: padding takes part", SPREAD, "  if (entry.state == 0) {\n    if (CLUSTER)", "  if (false) {\n    if (CLUSTER)"),
+    ("spread: padding is normalised", SPREAD, "p.n_entries > 1 && entry.state == 0", "false"),
     # spread.cuh: who has what
-    ("spread: the residual is left out", SPREAD, "    old[0] = *place[0].to;\n", "    old[0] = 0.0f;\n"),
+    ("spread: the residual is left out", SPREAD, "    old = *place.to;\n", "    old = 0.0f;\n"),
     ("spread: moments of another slice", SPREAD, "[block * TILE + 2 * rank + warp]", "[2 * rank + warp]"),
     ("spread: moments of another time", SPREAD, "[block * TILE + 2 * rank + warp]", "[block * TILE + rank + 8 * warp]"),
-    ("spread: sums go to another block", SPREAD, "h * 4 + lane % 4);", "lane % 4 * 2 + h);"),
+    ("spread: sums go to another block", SPREAD, "h * 4 + lane % 4, rank,", "lane % 4 * 2 + h, rank,"),
+    ("spread: added sums go to another block", SPREAD, "remote (to, warp)", "remote (to, warp ^ 1)"),
+    ("spread: a block's own sums are lost", SPREAD, "        *to = sum;", "        to = NULL;"),
+    ("cluster: a block's own sums go to another", "cuda/cluster.cuh", "@!mine st.shared::cluster", "@mine st.shared::cluster"),
+    ("spread: a block's parts in another order", SPREAD, "v[i] = from[i * stride];", "v[i] = from[(i ^ 1) % N * stride];"),
     ("spread: every warp has a cluster's first part", SPREAD, "+ warp % (1u << subs_log2);", "+ 0 * warp;"),
-    ("spread: parts in another order", SPREAD, "* WARPS + s % (1u << subs_log2)) * 32]", "* WARPS + (s ^ 1) % (1u << subs_log2)) * 32]"),
+    ("spread: parts in another order", SPREAD, "return s * WARPS;", "return (s ^ 1) * WARPS;"),
     ("spread: channels without the parts of parts", SPREAD, "channel0 = rank * p.part_rows << subs_log2;", "channel0 = rank * p.part_rows;"),
-    ("spread: as many parts as warps", SPREAD, "s0 < PARTS << subs_log2; s0 += N", "s0 < PARTS; s0 += N"),
+    ("spread: as many parts as warps", SPREAD, "s0 < PARTS << subs_log2; s0 += PARTS", "s0 < PARTS; s0 += PARTS"),
     ("spread: rotates with another's sum", SPREAD, "along ? 1 : 2)", "along ? 1 : 1)"),
     ("spread: only eight times", SPREAD, "columns > 8 ? 2 : 1);", "1);"),
-    ("spread: a tile without the one before", SPREAD, "  if (H > 0)\n    stage_past", "  if (false)\n    stage_past"),
-    ("spread: the first tile is remembered", SPREAD, "  if (H > 0 && block == 0 && tile == p.tiles - 1)", "  if (H > 0 && block == 0 && tile == 0)"),
+    ("spread: a tile without the one before", SPREAD, "  past.store (true, x);\n", ""),
+    ("spread: a run without the frame before", SPREAD, "    before.store (true, x);\n", ""),
+    ("spread: the first tile is remembered", SPREAD, "block == 0 && tile == p.tiles - 1", "block == 0 && tile == 0"),
+    ("pairs: a fresh stream hears the one before", PAIRS, "        kept (remembers (entry)", "        kept (true"),
+    ("pairs: history of one column earlier", PAIRS, "x.whole (k, columns + j)", "x.whole (k, columns + j - 1)"),
+    ("pairs: history without its low half", PAIRS, "return v.x + v.y;", "return v.x;"),
+    ("pairs: low halves of a unit are left out", PAIRS, "in.high[0], in.low[0],", "in.high[0], 0.0f,"),
+    ("pairs: norm without its offset", PAIRS, "* scale[h] * gain[i] + offset[i]", "* scale[h] * gain[i]"),
+    ("pairs: columns of the frame before last", "cuda/common.cuh", "- entries * stride + columns - 1 -", "+ columns - 1 -"),
     # staging.cuh, moments.cuh, product.cuh, mma.cuh
     ("staging: a fresh stream hears the one before", STAGING, "first + k < inputs && remembers (entry)", "first + k < inputs"),
     ("staging: history of one column earlier", STAGING, "x[k * STAGED_STRIDE + STAGED_PAST + columns - H + j];", "x[k * STAGED_STRIDE + STAGED_PAST + columns - H + j - 1];"),
@@ -162,10 +178,12 @@ DEVICE = [
     ("ELU loses NaN", "cuda/common.cuh", "return x <= 0.0f ? low > -1.0f ? near : far : x;", "return x > 0.0f ? x : low > -1.0f ? near : far;"),
     ("moments: slices as if they had one mean", "cuda/moments.cuh", "m[i].y + d * d * count[i]", "m[i].y"),
     ("moments: a slice counts twice", "cuda/moments.cuh", "first + lane / TILE + 2 * i", "first + lane / TILE + i"),
-    ("moments: of the next time", "cuda/moments.cuh", "middle, lane % 4 * 4 + j)", "middle, (lane % 4 * 4 + j + 1) % 16)"),
+    ("moments: of the next time", "cuda/moments.cuh", "middle, threadIdx.x % 4 * 4 + j)", "middle, (threadIdx.x % 4 * 4 + j + 1) % 16)"),
+    ("moments: halves as if they had one mean", "cuda/moments.cuh", "fmaf (d * (na * nb * share), d, m.y + other.y)", "m.y + other.y"),
+    ("moments: slices that are not full count as if", "cuda/moments.cuh", "      if (full)\n", "      if (true)\n"),
     ("low halves are left out", "cuda/mma.cuh", "multiply (sums[h].small, w.a, x[h].low);", ";"),
     ("low halves of weights are left out", "cuda/mma.cuh", "multiply (sums[h].small, w.rest, x[h].high);", ";"),
-    ("product: a step too few", "cuda/product.cuh", "load_from (0);", "load_from (1);"),
+    ("product: a tap too few", "cuda/product.cuh", "load_from (0, begin_tap, end_tap);", "load_from (0, begin_tap, end_tap - 1);"),
     # epilogue.cuh
     ("position of the first frame for all", EPILOGUE, "position = entry.frame * p.times + t;", "position = t;"),
     ("rotation the other way", EPILOGUE, "d % 2 ? place.sine : -place.sine", "d % 2 ? -place.sine : place.sine"),
@@ -260,7 +278,8 @@ DEVICE = [
     ("lanes: a fresh stream hears the one before", "cuda/gemm.cuh", "(made || remembers (entry))", "true", {"capability": 75}),
     ("lanes: history of the wrong tile", "cuda/gemm.cuh", "tile == p.tiles - 1", "tile == 0", {"capability": 75}),
     ("lanes: norm without its offset", "cuda/gemm.cuh", "gain + offset", "gain", {"capability": 75}),
-    ("matrix: no barrier before the sums", "cuda/gemm.cuh", "  if (active)\n    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);\n" + BARRIER, "  if (active)\n    product.leave (x + Product::SUMS, EPILOGUE == RESIDUAL);\n"),
+    ("matrix: no barrier before the sums", "cuda/gemm.cuh", "    product.leave (x + Product::SUMS);\n" + BARRIER, "    product.leave (x + Product::SUMS);\n"),
+    ("matrix: ranks' sums in one go", "cuda/gemm.cuh", "(part + 1) % (1u << p.subs_log2) == 0", "(part + 1) % (2u << p.subs_log2) == 0"),
     # last.cuh, split.cuh, part.cuh, whole.cu: few streams without tensor cores
     ("last: no fence before the count", LAST, "    __threadfence ();\n    last =", "    last =", OLD),
     ("last: no fence after the count", LAST, "== n - 1;\n    __threadfence ();\n", "== n - 1;\n", OLD),
