@@ -100,9 +100,7 @@ lay_out_state (MimiCudaFrame *self)
 {
   const MimiNetwork *n = self->network;
   guint *length = &self->state_length, i;
-  guint queries = MIN (MIMI_CUDA_QUERIES, n->upsample);
 
-  self->window_blocks = count_blocks (n, queries, queries);
   self->ring_blocks =
       count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);
   self->front_history = take (length, 2 * n->width);
@@ -227,8 +225,9 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
     case MIMI_CUDA_ENTER:
       return g_strdup (name);
     case MIMI_CUDA_ATTENTION:
+      return g_strdup_printf ("%s_%u%s", name, self->network->head_dim,
+          self->attends_matrix ? suffix : "");
     case MIMI_CUDA_SPREAD_ATTENTION:
-    case MIMI_CUDA_SPREAD_ATTENTION_TWO:
       return g_strdup_printf ("%s_%u", name, self->network->head_dim);
     case MIMI_CUDA_FIRST:
     case MIMI_CUDA_SPREAD_FIRST:
@@ -348,6 +347,7 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
     return FALSE;
   self->slice_log2 = mimi_cuda_choose_slice (self);
   self->layers_shared = get_layers_shared (self);
+  self->attends_matrix = weights->matrix && !self->layers_shared;
   lay_out_state (self);
   lay_out_scratch (self);
   if (!weights->matrix)

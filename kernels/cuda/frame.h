@@ -24,7 +24,6 @@ typedef enum {
   MIMI_CUDA_ENTER,
   MIMI_CUDA_SPREAD_QKV,
   MIMI_CUDA_SPREAD_ATTENTION,
-  MIMI_CUDA_SPREAD_ATTENTION_TWO,
   MIMI_CUDA_SPREAD_PROJECT,
   MIMI_CUDA_SPREAD_EXPAND,
   MIMI_CUDA_SPREAD_FIRST,
@@ -56,11 +55,13 @@ typedef struct {
   gboolean overlap;        /* programmatic dependent launch */
   gboolean spread;         /* clusters, and the kernels that use them */
   guint layers_shared;     /* bytes that layer.cu needs; 0: it cannot be used */
+  gboolean
+      attends_matrix; /* by attend.cu; layer.cu sums as attention.cu does */
   CUmodule module;
   CUfunction kernels[MIMI_CUDA_N_KERNELS];
 
   /* A stream's state. */
-  guint ring_blocks, window_blocks; /* of a head; those that four queries see */
+  guint ring_blocks; /* of a head */
   guint front_history, first_history, last_history;
   guint *rings; /* of each layer: keys, then values */
   guint up_history[MIMI_MAX_STAGES], res_history[MIMI_MAX_STAGES];

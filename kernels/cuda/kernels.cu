@@ -4,6 +4,7 @@
 #include "input.cu"
 #include "gemm.cu"
 #include "attention.cu"
+#include "attend.cu"
 #include "output.cu"
 #include "split.cu"
 #include "whole.cu"

@@ -39,7 +39,8 @@
 /* Columns of a channel as pairs.cuh has it, H of them of the past. */
 #define MIMI_CUDA_PAIRS_COLUMNS(h) \
   ((h) > 0 ? (MIMI_CUDA_TILE + (h)) | 1 : MIMI_CUDA_TILE)
-/* Queries an attention block handles, and the widest window it has room for. */
+/* Queries that a block of attention.cu handles, and the widest window that it
+ * and attend.cu have room for. */
 #define MIMI_CUDA_QUERIES 4
 #define MIMI_CUDA_MAX_WINDOW 512
 /* The widest window that layer.cu has room for, and its shared memory apart from
@@ -153,7 +154,7 @@ typedef struct {
   unsigned int history; /* in the state: [2 copies][channels][2] */
 } MimiResidualArgs;
 
-/* attention.cu: softmax (q k) v over the window. */
+/* attention.cu, attend.cu: softmax (q k) v over the window. */
 typedef struct {
   const MimiEntry *entries;
   const float *query; /* [entry][stride]: [width][16] */
@@ -161,7 +162,6 @@ typedef struct {
   unsigned int stride;
   unsigned int heads, times, window;
   unsigned int ring, ring_blocks;
-  unsigned int window_blocks; /* that four queries can see, at most */
 } MimiAttentionArgs;
 
 /* layer.cu: all layers at once. Weights and vectors are those of the first, as

@@ -18,7 +18,6 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_ENTER] = "mimi_enter",
   [MIMI_CUDA_SPREAD_QKV] = "mimi_spread_qkv",
   [MIMI_CUDA_SPREAD_ATTENTION] = "mimi_spread_attention",
-  [MIMI_CUDA_SPREAD_ATTENTION_TWO] = "mimi_spread_attention_two",
   [MIMI_CUDA_SPREAD_PROJECT] = "mimi_spread_project",
   [MIMI_CUDA_SPREAD_EXPAND] = "mimi_spread_expand",
   [MIMI_CUDA_SPREAD_FIRST] = "mimi_spread_first",
@@ -308,23 +307,20 @@ static gboolean
 launch_attention (Launch *l, MimiAttentionArgs *args)
 {
   const MimiCudaFrame *f = l->frame;
-  guint dim = f->network->head_dim;
-  Shape shape = { args->heads, divide_up (args->times, MIMI_CUDA_QUERIES),
-    l->batch->entries };
-  /* See Window in attention.cu. */
-  guint staged =
-      args->window_blocks * (2 * dim + 2) * MIMI_CUDA_TILE * sizeof (gfloat);
-  guint pairs = divide_up (args->times, 2);
+  guint entries = l->batch->entries;
+  guint blocks = args->heads * divide_up (args->times, 8);
 
-  if (!f->spread || staged + ATTENTION_SHARED > (guint)f->shared ||
-      shape.x * shape.y * shape.z > (guint)f->processors)
-    return launch (l, MIMI_CUDA_ATTENTION, shape, args);
-  shape.shared = staged;
-  /* Two queries a block where there are processors for it. */
-  if (shape.x * pairs * shape.z > (guint)f->processors)
-    return launch (l, MIMI_CUDA_SPREAD_ATTENTION, shape, args);
-  shape.y = pairs;
-  return launch (l, MIMI_CUDA_SPREAD_ATTENTION_TWO, shape, args);
+  if (!f->attends_matrix)
+    return launch (l, MIMI_CUDA_ATTENTION,
+        (Shape){
+            args->heads, divide_up (args->times, MIMI_CUDA_QUERIES), entries },
+        args);
+  /* Two blocks fit a processor. */
+  if (f->spread &&
+      blocks * MIMI_CUDA_RANKS * entries <= 2 * (guint)f->processors)
+    return launch (l, MIMI_CUDA_SPREAD_ATTENTION,
+        (Shape){ blocks * MIMI_CUDA_RANKS, entries, 1, MIMI_CUDA_RANKS }, args);
+  return launch (l, MIMI_CUDA_ATTENTION, (Shape){ blocks, entries, 1 }, args);
 }
 
 static MimiOutputArgs
@@ -372,7 +368,6 @@ launch_layer (Launch *l, guint i)
     .window = n->window,
     .ring = f->rings[i],
     .ring_blocks = f->ring_blocks,
-    .window_blocks = f->window_blocks,
   };
 
   qkv.norm = address (w->norm1);

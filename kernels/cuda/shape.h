@@ -10,8 +10,6 @@ G_BEGIN_DECLS
 /* Shared memory that a kernel of spread.cuh may ask for: what every GPU with
  * clusters has; those of 9.0 and 10.0 have room for two such blocks. */
 #define MOST_SHARED (96 * 1024)
-/* What attention.cu has besides what it asks for, and a little more. */
-#define ATTENTION_SHARED (20 * 1024)
 /* A channel as staging.cuh has it. */
 #define STAGED_BYTES (24 * sizeof (gfloat))
 

@@ -42,28 +42,6 @@ template <int DIM> struct Window {
     }
   }
 
-  /* The block of the newest: only the first `n` columns exist. */
-  __device__ void
-  add (const float *k, const float *v, unsigned block, unsigned slot,
-      unsigned n) const
-  {
-    constexpr int N = DIM * TILE / MIMI_CUDA_THREADS;
-    float x[N], y[N];
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-      const unsigned i = threadIdx.x + j * MIMI_CUDA_THREADS;
-      x[j] = i % TILE < n ? k[slot * DIM * TILE + i] : 0.0f;
-      y[j] = i / DIM < n ? v[slot * DIM * TILE + i] : 0.0f;
-    }
-    ask_first ();
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-      const unsigned i = threadIdx.x + j * MIMI_CUDA_THREADS;
-      keys[block * KEYS + key_place (i / TILE, i % TILE)] = x[j];
-      values[block * VALUES + i] = y[j];
-    }
-  }
-
   static __device__ void
   end ()
   {
