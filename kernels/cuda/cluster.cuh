@@ -65,7 +65,8 @@ store_remote (unsigned place, float x, float y)
 #endif
 }
 
-/* To that place in the block of rank `to`: its own, if it is `own`. */
+/* To that place in the block of rank `to`: its own, if it is `own`. (The brace has
+ * no line of its own: so ends a kernel, for tests/cuda/mutate.py.) */
 static __device__ void
 store_at (float2 *place, unsigned to, unsigned own, float2 v)
 {
@@ -75,8 +76,7 @@ store_at (float2 *place, unsigned to, unsigned own, float2 v)
                ".reg .pred mine;\n\t"
                "setp.eq.u32 mine, %0, %1;\n\t"
                "@mine st.shared.v2.f32 [%2], {%4, %5};\n\t"
-               "@!mine st.shared::cluster.v2.f32 [%3], {%4, %5};\n\t"
-               "}" ::"r"(to),
+               "@!mine st.shared::cluster.v2.f32 [%3], {%4, %5}; }" ::"r"(to),
                "r"(own), "r"(here), "r"(remote (place, to)), "f"(v.x), "f"(v.y)
                : "memory");
 #endif

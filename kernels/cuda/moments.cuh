@@ -3,9 +3,9 @@
  *
  * Whoever makes the residual stream leaves mean and sum of squared distances
  * of each slice of its channels, for each time, which come from those of its
- * halves and so on; whoever normalises puts the slices together (Chan, Golub, LeVeque 1983: as exact as two passes over all
- * channels, which the stream's outliers need). So no block has to look at
- * channels that it does not multiply.
+ * halves and so on; whoever normalises puts the slices together (Chan, Golub,
+ * LeVeque 1983: as exact as two passes over all channels, which the stream's
+ * outliers need). So no block has to look at channels that it does not multiply.
  */
 #pragma once
 
