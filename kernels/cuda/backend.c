@@ -222,7 +222,7 @@ run (Cuda *self, MimiCudaGraph *graph, const MimiCudaTurn *turn, Counts *counts,
 
     /* mimi_enter reads the row before once more: see input.cu. */
     counts->bytes_up += size;
-    if (self->frame.spread && turn->follows[i])
+    if ((self->frame.spread || self->frame.alone) && turn->follows[i])
       counts->bytes_up += size;
     graph->overflow[i] = 0;
   }

@@ -170,3 +170,11 @@ wait_for_inputs ()
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+/* Whether that is waited for: what is asked for before comes early, and else only
+ * in front of what is needed sooner. */
+#if __CUDA_ARCH__ >= 900
+#define WAITS true
+#else
+#define WAITS false
+#endif

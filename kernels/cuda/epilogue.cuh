@@ -76,30 +76,46 @@ settle (Place &place)
   }
 }
 
-/* Puts an output where it belongs.
- * partner: the sum of output n ^ 1, for rotation; old: what is in its place,
- * where the layer adds to it. Returns what was put there. */
+/* An output, and what it was before its activation. */
+struct Output {
+  float value, before;
+};
+
+/* partner: the sum of output n ^ 1, for rotation; old: what is in its place,
+ * where the layer adds to it */
 template <Epilogue EPILOGUE>
-static __device__ float
-finish (const MimiGemmArgs &p, unsigned index, const Place &place, float sum,
-    float partner, float old)
+static __device__ Output
+complete (const MimiGemmArgs &p, const Place &place, float sum, float partner,
+    float old)
 {
   float y = sum;
 
   if (EPILOGUE ==
       QKV) /* which product is rounded must not be a kernel's choice */
-    *place.to = y = fmaf (partner, place.sine, sum * place.cosine);
+    y = fmaf (partner, place.sine, sum * place.cosine);
   else if (EPILOGUE == RESIDUAL)
-    *place.to = y = old + place.bias * sum;
-  else if (EPILOGUE == GELU)
-    *place.to = gelu (sum, p.gelu_tanh);
-  else if (EPILOGUE == CONV)
-    *place.to = elu (y = sum + place.bias);
-  else if (EPILOGUE == UP)
-    *place.to = y = sum + place.bias;
+    y = old + place.bias * sum;
+  else if (EPILOGUE == CONV || EPILOGUE == UP)
+    y = sum + place.bias;
   else if (EPILOGUE == SKIP)
-    *place.to = elu (y = old + sum + place.bias);
-  if (overflows (y))
+    y = old + sum + place.bias;
+  if (EPILOGUE == GELU)
+    return { gelu (y, p.gelu_tanh), y };
+  if (EPILOGUE == CONV || EPILOGUE == SKIP)
+    return { elu (y), y };
+  return { y, y };
+}
+
+/* Puts an output where it belongs. Returns what it was before its activation. */
+template <Epilogue EPILOGUE>
+static __device__ float
+finish (const MimiGemmArgs &p, unsigned index, const Place &place, float sum,
+    float partner, float old)
+{
+  const Output y = complete<EPILOGUE> (p, place, sum, partner, old);
+
+  *place.to = y.value;
+  if (overflows (y.before))
     atomicOr (p.status + index, 1u);
-  return y;
+  return y.before;
 }

@@ -223,6 +223,7 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
     case MIMI_CUDA_FRONT:
     case MIMI_CUDA_OUTPUT:
     case MIMI_CUDA_ENTER:
+    case MIMI_CUDA_ENTER_ALONE:
       return g_strdup (name);
     case MIMI_CUDA_ATTENTION:
       return g_strdup_printf ("%s_%u%s", name, self->network->head_dim,
@@ -348,6 +349,10 @@ mimi_cuda_frame_init (MimiCudaFrame *self, const MimiCuda *cuda,
   self->slice_log2 = mimi_cuda_choose_slice (self);
   self->layers_shared = get_layers_shared (self);
   self->attends_matrix = weights->matrix && !self->layers_shared;
+  self->alone = !weights->matrix && !network->codebooks &&
+                network->latent_dim <= MIMI_CUDA_ALONE_LATENTS &&
+                network->latent_dim % 4 == 0 &&
+                network->upsample == MIMI_CUDA_TILE && network->width % 64 == 0;
   lay_out_state (self);
   lay_out_scratch (self);
   if (!weights->matrix)

@@ -43,6 +43,7 @@ typedef enum {
   MIMI_CUDA_SPLIT_SKIP,
   MIMI_CUDA_SPLIT_BLOCK,
   MIMI_CUDA_SPLIT_TAIL,
+  MIMI_CUDA_ENTER_ALONE,
   MIMI_CUDA_N_KERNELS
 } MimiCudaKernel;
 
@@ -54,6 +55,7 @@ typedef struct {
   gint processors, shared; /* see MimiCudaDevice */
   gboolean overlap;        /* programmatic dependent launch */
   gboolean spread;         /* clusters, and the kernels that use them */
+  gboolean alone;          /* the first two launches are one, see alone.cu */
   guint layers_shared;     /* bytes that layer.cu needs; 0: it cannot be used */
   gboolean
       attends_matrix; /* by attend.cu; layer.cu sums as attention.cu does */

@@ -20,6 +20,8 @@
 #define MIMI_CUDA_PARTS 8
 /* Blocks of a cluster. */
 #define MIMI_CUDA_RANKS 8
+/* Latents that alone.cu can do. */
+#define MIMI_CUDA_ALONE_LATENTS 32
 /* Largest last stage that tail.cu can do, and partial sums of its samples. */
 #define MIMI_CUDA_TAIL_CHANNELS 64
 #define MIMI_CUDA_TAIL_HIDDEN 32

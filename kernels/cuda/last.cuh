@@ -10,21 +10,42 @@
 #include "common.cuh"
 
 /* Whether this block is the last of `n`: then what every one of them wrote
- * before can be read. All threads of the block take part. The counter goes back
- * to zero with the last, so the next launch finds it as this one did. */
-static __device__ bool
-comes_last (unsigned *arrived, unsigned n)
-{
-  __shared__ bool last;
+ * before can be read. All threads of the block take part in both halves, and may
+ * do something between them. The counter goes back to zero with the last, so the
+ * next launch finds it as this one did. */
+struct Arrival {
+  unsigned *const arrived;
+  const unsigned n;
+  unsigned before;
+
+  __device__
+  Arrival (unsigned *counter, unsigned all)
+      : arrived (counter), n (all), before (0)
+  {
+  }
 
   /* The barrier puts the block's writes before the fence, the fence puts them
    * before the count. */
-  __syncthreads ();
-  if (threadIdx.x == 0) {
-    __threadfence ();
-    last = atomicInc (arrived, n - 1) == n - 1;
-    __threadfence ();
+  __device__ void
+  count ()
+  {
+    __syncthreads ();
+    if (threadIdx.x == 0) {
+      __threadfence ();
+      before = atomicInc (arrived, n - 1);
+    }
   }
-  __syncthreads ();
-  return last;
-}
+
+  __device__ bool
+  is_last () const
+  {
+    __shared__ bool last;
+
+    if (threadIdx.x == 0) {
+      __threadfence ();
+      last = before == n - 1;
+    }
+    __syncthreads ();
+    return last;
+  }
+};

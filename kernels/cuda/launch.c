@@ -35,6 +35,7 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPLIT_SKIP] = "mimi_split_skip",
   [MIMI_CUDA_SPLIT_BLOCK] = "mimi_split_block",
   [MIMI_CUDA_SPLIT_TAIL] = "mimi_split_tail",
+  [MIMI_CUDA_ENTER_ALONE] = "mimi_enter_alone",
 };
 
 typedef struct {
@@ -160,9 +161,9 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->arrived = scratch (l, f->arrived);
   if (shares.areas && !mimi_cuda_fills (f, blocks, tiles, 1))
     return launch (l, split,
-        (Shape){
-            divide_up (args->outputs, 64 >> shares.tiles_log2) * shares.ranks,
-            tiles >> shares.tiles_log2, 1, 0,
+        (Shape){ shares.ranks,
+            divide_up (args->outputs, 64 >> shares.tiles_log2),
+            tiles >> shares.tiles_log2, 0,
             mimi_cuda_get_split_shared (shares.part_rows, shares.tiles_log2) },
         args);
   args->split = 1;
@@ -286,7 +287,7 @@ launch_front (Launch *l)
     .history = f->front_history,
   };
 
-  if (f->spread) {
+  if (f->spread || f->alone) {
     MimiEnterArgs both = { input, front };
 
     /* The vector, in shared memory, then the row, and both once more. */
@@ -294,6 +295,8 @@ launch_front (Launch *l)
     /* A larger batch may have empty places. */
     if (entries == 1 && !n->codebooks)
       both.input.usual_bytes = MIN (n->latent_dim * sizeof (gfloat), 896);
+    if (f->alone)
+      return launch (l, MIMI_CUDA_ENTER_ALONE, (Shape){ 1, entries, 1 }, &both);
     return launch (l, MIMI_CUDA_ENTER,
         (Shape){ MIMI_CUDA_RANKS, entries, 1, MIMI_CUDA_RANKS,
             2 * (both.input.vector_stride * sizeof (gfloat) + f->row_bytes) },

@@ -203,6 +203,17 @@ template <int N> struct Moments {
   }
 };
 
+/* Of each lane's time, for the four times that begin at 4 (lane % 4). */
+static __device__ void
+take_four (float middle, float unit, float (&mean)[4], float (&scale)[4])
+{
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    mean[j] = __shfl_sync (FULL_WARP, middle, threadIdx.x % 4 * 4 + j);
+    scale[j] = __shfl_sync (FULL_WARP, unit, threadIdx.x % 4 * 4 + j);
+  }
+}
+
 /* For the four times that begin at 4 (lane % 4). */
 template <int N>
 static __device__ void
@@ -214,9 +225,5 @@ join_moments (const float2 *moments, unsigned channels, unsigned slice_log2,
 
   all.load (moments);
   all.join (moments, eps, middle, unit);
-#pragma unroll
-  for (int j = 0; j < 4; j++) {
-    mean[j] = __shfl_sync (FULL_WARP, middle, threadIdx.x % 4 * 4 + j);
-    scale[j] = __shfl_sync (FULL_WARP, unit, threadIdx.x % 4 * 4 + j);
-  }
+  take_four (middle, unit, mean, scale);
 }

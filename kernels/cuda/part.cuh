@@ -68,10 +68,35 @@ template <typename Weight, int TAPS> struct LanePart {
                 ? min (rows, (inputs - first + STEP - 1) / STEP * STEP)
                 : 0)
   {
+  }
+
+  /* Asks for the weights of channels FIRST up to END, of those that are held. */
+  template <int FIRST, int END>
+  __device__ void
+  ask ()
+  {
 #pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (k < n)
-        load (k);
+    for (int k0 = FIRST; k0 < END; k0 += STEP)
+      if (k0 < n)
+#pragma unroll
+        for (int k = k0; k < k0 + STEP; k++)
+          load (k);
+  }
+
+  /* Where nobody is waited for, half of them before the input is there, which
+   * would have to queue behind them, and half after it. */
+  static constexpr int SOONER = WAITS ? HELD : HELD / 2;
+
+  __device__ void
+  ask_sooner ()
+  {
+    ask<0, SOONER> ();
+  }
+
+  __device__ void
+  ask_later ()
+  {
+    ask<SOONER, HELD> ();
   }
 
   __device__ void
@@ -119,12 +144,18 @@ template <typename Weight, int TAPS> struct LanePart {
       for (int k1 = 0; k1 < HELD; k1 += STEP) {
         if (k0 + k1 >= n)
           break;
-        const bool more = k0 + k1 + HELD < n;
+        const float *from = x + (k0 + k1) * x_stride;
+        if (k0 + k1 + HELD <
+            n) { /* one branch for all: they are put in order */
 #pragma unroll
-        for (int k = k1; k < k1 + STEP; k++) {
-          add (w[k], x + (k0 + k) * x_stride);
-          if (more)
-            load (k);
+          for (int k = 0; k < STEP; k++) {
+            add (w[k1 + k], from + k * x_stride);
+            load (k1 + k);
+          }
+        } else {
+#pragma unroll
+          for (int k = 0; k < STEP; k++)
+            add (w[k1 + k], from + k * x_stride);
         }
       }
   }

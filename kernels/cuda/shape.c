@@ -62,7 +62,9 @@ mimi_cuda_share (const MimiCudaFrame *self, guint taps, guint inputs,
        * that a block brings from L2 and takes there; what a warp has to wait for
        * besides, again where not all blocks find a place at once. */
       guint rounds = divide_up (areas * ranks, 2 * self->processors);
-      gdouble run = part * (taps * 33.0 + 3), stage = part * (3 << tiles_log2);
+      gdouble run = part * (taps * 33.0 + 3);
+      /* Another tile waits for its inputs once more. */
+      gdouble stage = part * (8 << tiles_log2) + 600 * ((1 << tiles_log2) - 1);
       gdouble bytes = 4.0 * 8 * part * (taps * rows + (16 << tiles_log2)) +
                       4096 * (ranks > 1 ? 4 : 2);
       gdouble cost = 2 * each * (run + stage + 700) +

@@ -17,7 +17,13 @@
 #include "part.cuh"
 #include "staging.cuh"
 
-/* Grid: (blocks of outputs, times ranks; tiles of all entries, over those of a
+static __device__ void
+add4 (float (&sum)[4], const float4 &more)
+{
+  sum[0] += more.x, sum[1] += more.y, sum[2] += more.z, sum[3] += more.w;
+}
+
+/* Grid: (ranks; blocks of outputs; tiles of all entries, over those of a
  * block). */
 template <typename Weight, int TAPS, Prologue PROLOGUE, Epilogue EPILOGUE>
 static __device__ void
@@ -28,10 +34,9 @@ split (const MimiGemmArgs &p)
 
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned n_tiles = 1u << p.tiles_log2, rows = 64 >> p.tiles_log2;
-  const unsigned rank = blockIdx.x % p.ranks, block = blockIdx.x / p.ranks;
+  const unsigned rank = blockIdx.x, block = blockIdx.y;
   const unsigned row0 = block * rows;
-  const unsigned index = (blockIdx.y << p.tiles_log2) / p.tiles;
-  const unsigned tile0 = (blockIdx.y << p.tiles_log2) % p.tiles;
+  unsigned index = 0, tile0 = blockIdx.z << p.tiles_log2;
   const unsigned columns = min (p.times, TILE);
   /* The lane's outputs, and its half of a tile. */
   const unsigned quad = lane >> (p.tiles_log2 + 1) << 2;
@@ -45,40 +50,82 @@ split (const MimiGemmArgs &p)
   launch_dependents ();
   LanePart<Weight, TAPS> part (p.weights, p.outputs, p.inputs, p.part_rows,
       row0 + quad, channel0 + warp * p.part_rows);
+  if (WAITS)
+    part.ask_sooner ();
   Staged staged;
   if (PROLOGUE == NORM)
     staged.load_norm (p.norm, p.inputs, channel0, n_channels);
-  ask_first ();
   wait_for_inputs ();
-  if (p.n_entries > 1 && p.entries[index].state == 0)
-    return;
+  MimiEntry entry = p.entries[0]; /* on its way before the branch */
+  ask_first ();
+  if (p.n_entries > 1) {
+    index = tile0 / p.tiles;
+    tile0 -= index * p.tiles;
+    entry = p.entries[index];
+    if (entry.state == 0)
+      return;
+  }
 
-  /* Everything is asked for at once. */
+  /* Everything is asked for at once: first what is staged, then the weights,
+   * which are more. */
   const float *in =
       p.in + (size_t)index * p.in_stride + (size_t)tile0 * p.inputs * TILE;
-  const MimiEntry entry = p.entries[index];
   float mean[4], scale[4];
+  staged.load (in, p.inputs, channel0, n_channels);
+  if constexpr (H > 0) {
+    const Past past (entry, in, tile0, p.tiles, p.times, p.inputs, p.in_stride);
+    const float *kept = history_read (entry, p.history, p.inputs * H);
+    for (unsigned k = threadIdx.x;; k += MIMI_CUDA_THREADS) {
+      const unsigned channel = min (channel0 + k, p.inputs - 1);
+      float before[H];
+      past.each<H> (channel, [&] (int j, const float *place) {
+        const float *there = kept + channel * H + past.reach + j;
+        before[j] = *(H - j <= past.reach ? place : there);
+      });
+      ask_first ();
+      if (!WAITS && k == threadIdx.x)
+        part.ask_sooner ();
+      if (k >= n_channels)
+        break;
+#pragma unroll
+      for (int j = 0; j < H; j++) {
+        const bool made = H - j <= past.reach;
+        const bool exists =
+            channel0 + k < p.inputs && (made || remembers (entry));
+        if (PROLOGUE == ELU && made)
+          before[j] = elu (before[j]);
+        shared[k * STAGED_STRIDE + STAGED_PAST - H + j] =
+            exists ? before[j] : 0.0f;
+      }
+    }
+  } else if (PROLOGUE == NORM) {
+    const float2 *moments =
+        (const float2 *)(p.moments + (size_t)index * p.in_stride);
+    Moments<8> all (p.inputs, p.slice_log2);
+    float middle, unit;
+    all.load (moments);
+    if (!WAITS)
+      part.ask_sooner ();
+    all.join (moments, p.norm_eps, middle, unit);
+    take_four (middle, unit, mean, scale);
+  } else if (!WAITS) {
+    part.ask_sooner ();
+  }
   for (unsigned i = 0; i < n_tiles; i++) {
     float *x = shared + i * room;
     const float *from = in + (size_t)i * p.inputs * TILE;
-    staged.load (from, p.inputs, channel0, n_channels);
-    if (PROLOGUE == NORM)
-      join_moments<8> (
-          (const float2 *)(p.moments + (size_t)index * p.in_stride), p.inputs,
-          p.slice_log2, p.norm_eps, mean, scale);
-    if constexpr (H > 0) {
-      const Past past (
-          entry, from, tile0 + i, p.tiles, p.times, p.inputs, p.in_stride);
-      stage_history<H> (
-          entry, past, p.history, p.inputs, channel0, n_channels, x);
-      stage_past<H, PROLOGUE == ELU> (past, p.inputs, channel0, n_channels, x);
-    }
+    Staged next;
+    if (i + 1 < n_tiles)
+      next.load (from + p.inputs * TILE, p.inputs, channel0, n_channels);
     for (unsigned first = 0;;) {
       if (PROLOGUE == NORM)
         staged.normalise (mean, scale, n_channels - first);
       if (PROLOGUE == ELU)
         staged.apply_elu (n_channels - first);
       staged.store (x, p.inputs, channel0, n_channels, first);
+      /* The last columns are the next tile's past. */
+      if (H > 0 && i + 1 < n_tiles && threadIdx.x % 4 == 3)
+        staged.store (x + room - TILE, p.inputs, channel0, n_channels, first);
       first += Staged::CHANNELS;
       if (first >= n_channels)
         break;
@@ -87,12 +134,14 @@ split (const MimiGemmArgs &p)
             p.norm, p.inputs, channel0 + first, n_channels - first);
       staged.load (from, p.inputs, channel0 + first, n_channels - first);
     }
+    staged = next;
   }
   __syncthreads ();
   if (H > 0 && block == 0 && tile0 + n_tiles == p.tiles)
     keep_history<H> (entry, p.history, p.inputs, channel0, n_channels, columns,
         shared + (n_tiles - 1) * room);
 
+  part.ask_later ();
   part.run (shared + half / 2 * room + warp * p.part_rows * STAGED_STRIDE +
                 STAGED_PAST + half % 2 * 8,
       STAGED_STRIDE);
@@ -100,89 +149,101 @@ split (const MimiGemmArgs &p)
   part.leave (shared + warp * SPLIT_WARP);
   __syncthreads ();
 
-  /* What a thread finishes: neighbours are neighbours in time. */
-  unsigned n[VALUES], tile[VALUES];
-  const unsigned t = threadIdx.x % TILE;
-  float sum[VALUES];
-#pragma unroll
-  for (int i = 0; i < VALUES; i++) {
-    const unsigned at = threadIdx.x / TILE + i * (MIMI_CUDA_THREADS / TILE);
-    const unsigned row = at % rows, other = at / rows;
-    n[i] = row0 + row;
-    tile[i] = tile0 + other;
-    const float *from = shared + (row % 4 * 2 + t % 8 / 4) * SPLIT_SLOT +
-                        (row / 4 * 2 * n_tiles + other * 2 + t / 8) * 4 + t % 4;
-    sum[i] = 0.0f;
-    float v[PARTS];
+  /* What a thread finishes: four times of an output. */
+  const unsigned row = threadIdx.x / 4 % rows, other = threadIdx.x / 4 / rows;
+  const unsigned t0 = threadIdx.x % 4 * 4;
+  const unsigned n = row0 + row, tile = tile0 + other;
+  const bool exists = n < p.outputs;
+  float sum[VALUES] = {};
+  {
+    const float *from = shared + (row % 4 * 2 + t0 % 8 / 4) * SPLIT_SLOT +
+                        (row / 4 * 2 * n_tiles + other * 2 + t0 / 8) * 4;
+    float4 v[PARTS];
 #pragma unroll
     for (int s = 0; s < PARTS; s++)
-      v[s] = from[s * SPLIT_WARP];
+      v[s] = *(const float4 *)(from + s * SPLIT_WARP);
 #pragma unroll
     for (int s = 0; s < PARTS; s++)
-      sum[i] += v[s];
+      add4 (sum, v[s]);
   }
 
-  const unsigned blocks = gridDim.x / p.ranks;
-  const unsigned area = (tile0 >> p.tiles_log2) * blocks + block;
+  const unsigned area = (tile0 >> p.tiles_log2) * gridDim.y + block;
+  float *sums = p.partial + (size_t)index * p.in_stride +
+                (size_t)area * p.ranks * SPLIT_SUMS + threadIdx.x * VALUES;
+  Arrival arrival (p.arrived + (size_t)index * p.in_stride + area, p.ranks);
   if (p.ranks > 1) {
-    float *sums = p.partial + (size_t)index * p.in_stride +
-                  (size_t)area * p.ranks * SPLIT_SUMS + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < VALUES; i++)
-      sums[rank * SPLIT_SUMS + i * MIMI_CUDA_THREADS] = sum[i];
-    if (!comes_last (p.arrived + (size_t)index * p.in_stride + area, p.ranks))
-      return;
+    *(float4 *)(sums + rank * SPLIT_SUMS) =
+        make_float4 (sum[0], sum[1], sum[2], sum[3]);
+    arrival.count ();
   } else if (EPILOGUE == RESIDUAL) {
     __syncthreads (); /* outputs are to take the sums' place */
   }
+  /* In the meantime. */
   Place place[VALUES];
-  bool exists[VALUES];
   float old[VALUES] = {};
 #pragma unroll
-  for (int i = 0; i < VALUES; i++) {
-    exists[i] = n[i] < p.outputs && t < columns;
+  for (int i = 0; i < VALUES; i++)
     place[i] = find_place<EPILOGUE> (
-        p, entry, index, tile[i], min (n[i], p.outputs - 1), t);
-    if ((EPILOGUE == RESIDUAL || EPILOGUE == SKIP) && exists[i])
-      old[i] = *place[i].to;
+        p, entry, index, tile, min (n, p.outputs - 1), t0 + i);
+  if (p.ranks > 1 && !arrival.is_last ())
+    return;
+  if (EPILOGUE == RESIDUAL || EPILOGUE == SKIP) {
+    if (columns == TILE)
+      add4 (old, *(const float4 *)place[0].to);
+    else
+#pragma unroll
+      for (int i = 0; i < VALUES; i++)
+        if (t0 + i < columns)
+          old[i] = *place[i].to;
   }
   if (p.ranks > 1) {
-    const float *sums = p.partial + (size_t)index * p.in_stride +
-                        (size_t)area * p.ranks * SPLIT_SUMS + threadIdx.x;
-    constexpr int N = 4; /* ranks whose sums are on their way at once */
+    constexpr int N = 8; /* ranks whose sums are on their way at once */
 #pragma unroll
     for (int i = 0; i < VALUES; i++)
       sum[i] = 0.0f;
     for (unsigned r0 = 0; r0 < p.ranks; r0 += N) {
-      float v[N][VALUES];
+      float4 v[N];
 #pragma unroll
       for (int r = 0; r < N; r++)
-#pragma unroll
-        for (int i = 0; i < VALUES; i++)
-          v[r][i] = r0 + r < p.ranks ? __ldcg (sums + (r0 + r) * SPLIT_SUMS +
-                                               i * MIMI_CUDA_THREADS)
-                                     : 0.0f;
+        v[r] = r0 + r < p.ranks
+                   ? __ldcg ((const float4 *)(sums + (r0 + r) * SPLIT_SUMS))
+                   : make_float4 (0, 0, 0, 0);
       ask_first ();
 #pragma unroll
       for (int r = 0; r < N; r++)
-#pragma unroll
-        for (int i = 0; i < VALUES; i++)
-          sum[i] += v[r][i];
+        add4 (sum, v[r]);
     }
   }
+  float y[VALUES];
+  bool overflow = false;
 #pragma unroll
   for (int i = 0; i < VALUES; i++) {
     const float partner =
-        EPILOGUE == QKV ? __shfl_xor_sync (FULL_WARP, sum[i], TILE) : 0.0f;
-    float y = 0.0f;
-    if (exists[i])
-      y = finish<EPILOGUE> (p, index, place[i], sum[i], partner, old[i]);
-    if (EPILOGUE == RESIDUAL)
-      shared[(n[i] - row0) * (TILE + 1) + t] = y;
+        EPILOGUE == QKV ? __shfl_xor_sync (FULL_WARP, sum[i], 4) : 0.0f;
+    const Output output =
+        complete<EPILOGUE> (p, place[i], sum[i], partner, old[i]);
+    y[i] = output.value;
+    overflow |= exists && t0 + i < columns && overflows (output.before);
   }
+  if (exists) {
+    if (columns == TILE && /* side by side */
+        (EPILOGUE == QKV ? n < p.outputs / 3 * 2 : EPILOGUE != UP)) {
+      *(float4 *)place[0].to = make_float4 (y[0], y[1], y[2], y[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < VALUES; i++)
+        if (t0 + i < columns)
+          *place[i].to = y[i];
+    }
+  }
+  if (overflow)
+    atomicOr (p.status + index, 1u);
 
   /* Slices of 32 outputs: a warp takes one time's of four. */
   if (EPILOGUE == RESIDUAL) {
+#pragma unroll
+    for (int i = 0; i < VALUES; i++)
+      shared[row * (TILE + 1) + t0 + i] = y[i];
     __syncthreads ();
     float value[VALUES];
     unsigned exist[VALUES];

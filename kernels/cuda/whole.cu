@@ -57,6 +57,8 @@ whole (const MimiTailArgs &args)
   launch_dependents ();
   LanePart<Weight, TAPS> first (p.weights1, p.hidden, p.channels, p.part_rows1,
       quad, warp * p.part_rows1);
+  if (WAITS)
+    first.ask_sooner ();
   ask_first ();
   wait_for_inputs ();
   const MimiEntry entry = p.entries[index];
@@ -87,6 +89,8 @@ whole (const MimiTailArgs &args)
     }
   }
   ask_first ();
+  if (!WAITS)
+    first.ask_sooner ();
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
     const unsigned at = tid + i * MIMI_CUDA_THREADS;
@@ -104,6 +108,7 @@ whole (const MimiTailArgs &args)
       history_write (entry, p.history, p.channels * H)[i] =
           s.x[i / H * W::STRIDE + W::STRIDE - H + i % H];
 
+  first.ask_later ();
   first.run (
       s.x + warp * p.part_rows1 * W::STRIDE + W::BEFORE + half * 8, W::STRIDE);
   __syncthreads (); /* sums take the place of inputs */
@@ -111,6 +116,8 @@ whole (const MimiTailArgs &args)
   const unsigned part2 = warp % PARTS2, group = warp / PARTS2;
   LanePart<Weight, 1> second (p.weights2, p.channels, p.hidden, p.part_rows2,
       group * W::ROWS + quad, part2 * p.part_rows2);
+  second.ask_sooner ();
+  second.ask_later ();
   __syncthreads ();
 
   /* A thread has one column, of channels that are so far apart. */

@@ -10,7 +10,7 @@ SPREAD, PAIRS, STAGING, EPILOGUE = "cuda/spread.cuh", "cuda/pairs.cuh", "cuda/st
 RESIDUAL, TAIL, INPUT, ATTENTION = "cuda/residual.cu", "cuda/tail.cu", "cuda/input.cu", "cuda/attention.cu"
 ATTEND, ATTEND_KERNELS = "cuda/attend.cuh", "cuda/attend.cu"
 LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
-SPLIT, PART, LAST, WHOLE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu"
+SPLIT, PART, LAST, WHOLE, ALONE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu", "cuda/alone.cu"
 OLD = {"capability": 75}
 BARRIER = "  __syncthreads ();\n"
 
@@ -190,7 +190,8 @@ DEVICE = [
     ("rotation the other way", EPILOGUE, "d % 2 ? place.sine : -place.sine", "d % 2 ? -place.sine : place.sine"),
     ("values lie where keys do", EPILOGUE, "(which == 2 ? width * p.ring_blocks * TILE : 0)", "0"),
     ("phases in the wrong order", EPILOGUE, "* p.ratio + n % p.ratio;", "* p.ratio + (p.ratio - 1 - n % p.ratio);"),
-    ("overflow is not reported", EPILOGUE, "  if (overflows (y))\n    atomicOr (p.status + index, 1u);\n", "", {"capability": 75}),
+    ("overflow is not reported", EPILOGUE, "  if (overflows (y.before))\n    atomicOr (p.status + index, 1u);\n", ""),
+    ("split: overflow is not reported", SPLIT, "  if (overflow)\n    atomicOr (p.status + index, 1u);\n", "", OLD),
     # residual.cu
     ("residual: no barrier after staging", RESIDUAL, BARRIER + "  if (rank == 0 &&", "  if (rank == 0 &&"),
     ("residual: sums overwritten as they are read", RESIDUAL, "      __syncthreads (); /* the sums have been read */\n", ""),
@@ -307,9 +308,9 @@ DEVICE = [
     ("matrix: no barrier before the sums", "cuda/gemm.cuh", "    product.leave (x + Product::SUMS);\n" + BARRIER, "    product.leave (x + Product::SUMS);\n"),
     ("matrix: ranks' sums in one go", "cuda/gemm.cuh", "(part + 1) % (1u << p.subs_log2) == 0", "(part + 1) % (2u << p.subs_log2) == 0"),
     # last.cuh, split.cuh, part.cuh, whole.cu: few streams without tensor cores
-    ("last: no fence before the count", LAST, "    __threadfence ();\n    last =", "    last =", OLD),
-    ("last: no fence after the count", LAST, "== n - 1;\n    __threadfence ();\n", "== n - 1;\n", OLD),
-    ("last: no barrier before the count", LAST, BARRIER + "  if (threadIdx.x == 0) {", "  if (threadIdx.x == 0) {", OLD),
+    ("last: no fence before the count", LAST, "      __threadfence ();\n      before =", "      before =", OLD),
+    ("last: no fence after the count", LAST, "      __threadfence ();\n      last =", "      last =", OLD),
+    ("last: no barrier before the count", LAST, "    __syncthreads ();\n    if (threadIdx.x == 0) {", "    if (threadIdx.x == 0) {", OLD),
     ("last: the counter is not reset", LAST, "atomicInc (arrived, n - 1)", "atomicAdd (arrived, 1u)", OLD),
     ("last: the one before the last goes on", LAST, "== n - 1;", "== n - 2;", OLD),
     ("split: the blocks' sums in another order", SPLIT, "(r0 + r) * SPLIT_SUMS", "(p.ranks - 1 - r0 - r) * SPLIT_SUMS", OLD),
@@ -318,11 +319,13 @@ DEVICE = [
     ("split: sums overwrite inputs", SPLIT, "  __syncthreads (); /* the sums take the place of the inputs */\n", "", OLD),
     ("split: sums are read as they come", SPLIT, "* SPLIT_WARP);\n" + BARRIER, "* SPLIT_WARP);\n", OLD),
     ("split: the first tile of a pair twice", SPLIT, "shared + half / 2 * room", "shared + half / 4 * room", OLD),
-    ("split: padding takes part", SPLIT, "  if (p.n_entries > 1 && p.entries[index].state == 0)\n    return;\n", "", OLD),
-    ("split: rotates with another's sum", SPLIT, "sum[i], TILE)", "sum[i], 1)", OLD),
+    ("split: padding takes part", SPLIT, "    if (entry.state == 0)\n      return;\n", "", OLD),
+    ("split: rotates with another's sum", SPLIT, "sum[i], 4)", "sum[i], 8)", OLD),
+    ("split: a fresh stream hears the one before", SPLIT, "(made || remembers (entry))", "true", OLD),
+    ("split: a tile does not hear the one before", SPLIT, "i + 1 < n_tiles && threadIdx.x % 4 == 3", "false", OLD),
     ("split: moments of the first slice", SPLIT, "to[(row0 / 32 + slice) * TILE", "to[slice * TILE", OLD),
     ("lanes: parts of a batch in another order", "cuda/lanes.cuh", "part % PARTS != PARTS - 1", "part + 1 < PARTS * p.ranks", OLD),
-    ("part: weights of one channel too few", PART, "      if (k < n)\n        load (k);", "      if (k + 1 < n)\n        load (k);", OLD),
+    ("part: weights of one channel too few", PART, "      if (k0 < n)\n", "      if (k0 + STEP < n)\n", OLD),
     *[(f"whole: barrier {i + 1} of 7", WHOLE, BARRIER, "", i, OLD) for i in range(7)],
     ("whole: a fresh stream hears the one before", WHOLE, "else if (column == -4 && remembers (entry))", "else if (column == -4)", OLD),
     ("whole: the past is made anew, not remembered", WHOLE, "start < 0 && entry.follows == 0 && tid < length", "false", OLD),
@@ -330,7 +333,12 @@ DEVICE = [
     ("whole: overflow is not told", WHOLE, "    o.overflow[index] = 1;", "    o.overflow[index] = 0;", OLD),
     ("output: a fresh stream hears the one before", "cuda/output.cu", "made || remembers (entry)", "true", {"capability": 75}),
     ("output: no barrier", "cuda/output.cu", BARRIER, "", {"capability": 75}),
-    ("input: status is not cleared", INPUT, "    p.status[blockIdx.x] = 0;\n", "    ;\n", {"capability": 75}),
+    *[(f"alone: barrier {i + 1} of 2", ALONE, BARRIER, "", i, OLD) for i in range(2)],
+    ("alone: status is not cleared", ALONE, "    p.status[index] = 0;\n", "    ;\n", OLD),
+    ("alone: a fresh stream hears the one before", ALONE, "entry.follows == 0 && remembers (entry)", "entry.follows == 0", OLD),
+    ("alone: a run does not hear the frame before", ALONE, "    if (projected && entry.follows)\n", "    if (false)\n", OLD),
+    ("alone: moments of the first slice", ALONE, "(first / 32 + j) * TILE", "j * TILE", OLD),
+    ("alone: latents as they come", ALONE, "exists && entry.kind == MIMI_CUDA_NORMALIZED", "false", OLD),
     ("16 bits: rounded down", "cuda/sample.cuh", "__float2int_rn", "__float2int_rd"),
     ("fade-in forgets where it is", "cuda/sample.cuh", "entry.fade_position + sample", "(unsigned long long) sample"),
 ]

@@ -5,7 +5,7 @@
  * copy of the driver; the backend says how much it thinks it was. Both are held
  * against what a frame is: a row and its descriptor up, once, PCM down, and
  * nothing else. Of frames that follow each other in a launch, all rows but the
- * last come up twice where mimi_enter reads them, see input.cu.
+ * last come up twice where mimi_enter or mimi_enter_alone reads them, see input.cu.
  */
 #include "common.h"
 #include "cuda/kernels.h"
@@ -23,6 +23,7 @@ static const Network codes = { "tinyfull-moshi", "tinyfull-8.u16",
   "tinyfull.oracle", NULL, 140, 8, FALSE };
 
 static void (*get_counters) (CudasimCounters *);
+static gboolean is_old; /* of 7.5 */
 
 typedef struct {
   MimiDecoder *decoder;
@@ -125,7 +126,7 @@ test_run (gconstpointer network)
   MimiDecoderInfo old, new;
   MimiResult result;
   GError *error = NULL;
-  gsize row, up;
+  gsize row, up, again;
   gint16 pcm[N * SAMPLES];
 
   crowd_init (&crowd, network, NULL);
@@ -137,10 +138,11 @@ test_run (gconstpointer network)
   g_assert_no_error (error);
   get_counters (&after);
   mimi_decoder_get_info (crowd.decoder, &new);
-  up = (2 * N - 1) * row + ENTRIES * DESCRIPTOR;
+  /* Codes, without clusters, go by way of mimi_input. */
+  again = network == &codes && is_old ? 0 : (N - 1) * row;
+  up = N * row + again + ENTRIES * DESCRIPTOR;
   g_assert_cmpuint (after.mapped_read - before.mapped_read, ==, up);
-  g_assert_cmpuint (
-      after.mapped_again - before.mapped_again, ==, (N - 1) * row);
+  g_assert_cmpuint (after.mapped_again - before.mapped_again, ==, again);
   g_assert_cmpuint (new.bytes_up - old.bytes_up, ==, up);
   g_assert_cmpuint (
       after.mapped_written - before.mapped_written, ==, sizeof pcm);
@@ -291,6 +293,7 @@ main (int argc, char **argv)
   set = (int (*) (const char *, const char *))dlsym (library, "cudasim_set");
   g_assert_nonnull (get_counters);
   g_assert_cmpint (set ("count", "1"), ==, 0);
+  is_old = g_strcmp0 (g_getenv ("CUDASIM_CC"), "75") == 0;
   g_test_add_func ("/cuda/bus/latents", test_latents);
   g_test_add_func ("/cuda/bus/codes", test_codes);
   g_test_add_func ("/cuda/bus/embedding", test_embedding);
