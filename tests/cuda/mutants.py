@@ -239,8 +239,6 @@ DEVICE = [
     ("attend: the oldest block is left out", ATTEND, "(n_old + N - rank) / N", "(n_old + N - 1 - rank) / N"),
     ("attend: a rank skips a block", ATTEND, "rank + i * (MIMI_CUDA_RANKS - 1)", "rank + i * MIMI_CUDA_RANKS"),
     ("attend: the ring does not come round", ATTEND, "newest >= age ? newest - age : newest - age + p.ring_blocks", "newest - age % (newest + 1)"),
-    ("attend: keys to come are looked at", ATTEND, "return column <= get_last (age) ? column : 0;", "return column;"),
-    ("attend: values to come are looked at", ATTEND, "min (column + 8, last)", "(column + 8)"),
     ("attend: the first eight queries twice", ATTEND, "first (half * ATTEND_QUERIES)", "first (0)"),
     ("attend: values of a fourth block are those of the first", ATTEND, "      if (b >= ATTEND_AHEAD) {", "      if (false) {"),
     ("attend: a fifth block has no scores", ATTEND_KERNELS, "i = warp + KEY_WARPS; i < n;", "i = warp + KEY_WARPS; i < 0;"),
