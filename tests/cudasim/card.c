@@ -26,12 +26,21 @@ sim_card_find (const gchar *name)
   return NULL;
 }
 
+/* With CUDASIM_PROCESSORS a part of the card, and as much of its L2. */
 const SimCard *
 sim_card (void)
 {
-  if (sim_config.card)
-    return sim_config.card;
-  return &cards[sim_config.capability < 90];
+  static SimCard part;
+  const SimCard *card = sim_config.card;
+
+  if (!card)
+    card = &cards[sim_config.capability < 90];
+  if (!sim_config.processors || sim_config.processors == card->processors)
+    return card;
+  part = *card;
+  part.processors = sim_config.processors;
+  part.l2 = MAX (1, card->l2 * sim_config.processors / card->processors);
+  return &part;
 }
 
 static gboolean
