@@ -199,6 +199,9 @@ get_kind (const MimiCudaFrame *self, MimiCudaKernel kernel)
     case MIMI_CUDA_SPREAD_QKV:
     case MIMI_CUDA_SPREAD_PROJECT:
     case MIMI_CUDA_SPREAD_EXPAND:
+    case MIMI_CUDA_MANY_QKV:
+    case MIMI_CUDA_MANY_PROJECT:
+    case MIMI_CUDA_MANY_EXPAND:
     case MIMI_CUDA_SPLIT_QKV:
     case MIMI_CUDA_SPLIT_PROJECT:
     case MIMI_CUDA_SPLIT_EXPAND:
@@ -232,6 +235,7 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
       return g_strdup_printf ("%s_%u", name, self->network->head_dim);
     case MIMI_CUDA_FIRST:
     case MIMI_CUDA_SPREAD_FIRST:
+    case MIMI_CUDA_MANY_FIRST:
     case MIMI_CUDA_SPLIT_FIRST:
       return g_strdup_printf (
           "%s%u_%s%s", name, self->network->first_kernel, kind, suffix);
@@ -317,10 +321,11 @@ find_kernels (MimiCudaFrame *self, GError **error)
   gboolean ok = TRUE;
 
   for (i = 0; i < MIMI_CUDA_N_KERNELS && ok; i++) {
-    gboolean wanted = i < MIMI_CUDA_ENTER     ? TRUE
-                      : i < MIMI_CUDA_LAYERS  ? self->spread
-                      : i == MIMI_CUDA_LAYERS ? self->layers_shared > 0
-                                              : !self->weights->matrix;
+    gboolean wanted = i < MIMI_CUDA_ENTER       ? TRUE
+                      : i < MIMI_CUDA_LAYERS    ? self->spread
+                      : i == MIMI_CUDA_LAYERS   ? self->layers_shared > 0
+                      : i < MIMI_CUDA_SPLIT_QKV ? self->weights->matrix
+                                                : !self->weights->matrix;
     gchar *name;
 
     if (!wanted)

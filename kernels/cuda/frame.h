@@ -33,6 +33,14 @@ typedef enum {
   MIMI_CUDA_SPREAD_TAIL,
   /* For one stream of a small network. */
   MIMI_CUDA_LAYERS,
+  /* For many streams, on tensor cores. */
+  MIMI_CUDA_MANY_QKV,
+  MIMI_CUDA_MANY_PROJECT,
+  MIMI_CUDA_MANY_EXPAND,
+  MIMI_CUDA_MANY_FIRST,
+  MIMI_CUDA_MANY_UP,
+  MIMI_CUDA_MANY_RESIDUAL,
+  MIMI_CUDA_MANY_SKIP,
   /* For few streams, without tensor cores. */
   MIMI_CUDA_SPLIT_QKV,
   MIMI_CUDA_SPLIT_PROJECT,

@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * One template around two ways to multiply (lanes.cuh: float32 anywhere;
- * matrix.cuh: tensor cores). A block computes `rows` outputs of eight tiles
- * (split 1: a warp a tile, weights shared through L1; for batches), or with
- * tensor cores of one tile (split 8: its eight warps share the input channels;
- * for few tiles where there are no clusters). For few tiles there are split.cuh,
- * and from 9.0 on spread.cuh. Either way the channels are summed in the same
- * parts, each in the same order, and the parts in order: a stream's output does
- * not depend on who else is in the batch, bit for bit.
+ * matrix.cuh: tensor cores). A block computes `rows` outputs: with lanes of eight
+ * tiles (split 1: a warp a tile, weights shared through L1; for batches), with
+ * tensor cores of one (split 8: its eight warps share the input channels; for few
+ * tiles where there are no clusters). For few tiles there are split.cuh, and from
+ * 9.0 on spread.cuh, for many tiles on tensor cores many.cuh. Everywhere the
+ * channels are summed in the same parts, each in the same order, and the parts in
+ * order: a stream's output does not depend on who else is in the batch, bit for
+ * bit.
  *
  * Fused in front: LayerNorm or ELU, as the input is staged. Fused behind:
  * everything up to the next product's input (epilogue.cuh).

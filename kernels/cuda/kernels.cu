@@ -10,6 +10,11 @@
 #include "split.cu"
 #include "whole.cu"
 
+/* On tensor cores. */
+#if __CUDA_ARCH__ >= 800 || !defined(__CUDA_ARCH__)
+#include "many.cu"
+#endif
+
 /* For few streams, on what has clusters. */
 #if __CUDA_ARCH__ >= 900 || !defined(__CUDA_ARCH__)
 #include "spread.cu"

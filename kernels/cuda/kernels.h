@@ -38,6 +38,9 @@
 /* Channels that a warp of split.cuh takes between two branches: a part has
  * a multiple of them. */
 #define MIMI_CUDA_SPLIT_STEP(taps) ((taps) == 1 ? 4 : (taps) == 7 ? 1 : 2)
+/* Outputs and tiles of a block of many.cuh. */
+#define MIMI_CUDA_MANY_ROWS 64
+#define MIMI_CUDA_MANY_TILES 4
 /* Columns of a channel as pairs.cuh has it, H of them of the past. */
 #define MIMI_CUDA_PAIRS_COLUMNS(h) \
   ((h) > 0 ? (MIMI_CUDA_TILE + (h)) | 1 : MIMI_CUDA_TILE)

@@ -26,6 +26,13 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPREAD_RESIDUAL] = "mimi_spread_residual",
   [MIMI_CUDA_SPREAD_TAIL] = "mimi_spread_tail",
   [MIMI_CUDA_LAYERS] = "mimi_layers",
+  [MIMI_CUDA_MANY_QKV] = "mimi_many_qkv",
+  [MIMI_CUDA_MANY_PROJECT] = "mimi_many_project",
+  [MIMI_CUDA_MANY_EXPAND] = "mimi_many_expand",
+  [MIMI_CUDA_MANY_FIRST] = "mimi_many_first",
+  [MIMI_CUDA_MANY_UP] = "mimi_many_up",
+  [MIMI_CUDA_MANY_RESIDUAL] = "mimi_many_residual",
+  [MIMI_CUDA_MANY_SKIP] = "mimi_many_skip",
   [MIMI_CUDA_SPLIT_QKV] = "mimi_split_qkv",
   [MIMI_CUDA_SPLIT_PROJECT] = "mimi_split_project",
   [MIMI_CUDA_SPLIT_EXPAND] = "mimi_split_expand",
@@ -142,16 +149,16 @@ static gboolean
 launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
 {
   const MimiCudaFrame *f = l->frame;
-  guint tiles = args->tiles * l->batch->entries, taps;
+  guint tiles = args->tiles * l->batch->entries;
   guint blocks = divide_up (args->outputs, 64);
-  MimiCudaKernel split = mimi_cuda_get_split_kernel (f, kernel, &taps);
+  MimiCudaKernel split = mimi_cuda_get_split_kernel (kernel);
   MimiCudaShares shares;
 
   if (args->ranks > 0) /* as whole.cu has it, or would have */
     shares = (MimiCudaShares){ args->ranks, args->part_rows, 0, 0 };
   else
-    mimi_cuda_share (
-        f, taps, args->inputs, args->outputs, args->times, &shares);
+    mimi_cuda_share (f, mimi_cuda_get_taps (f, kernel), args->inputs,
+        args->outputs, args->times, &shares);
   args->stride = (args->outputs + 3) / 4 * 4;
   args->rows_log2 = 6;
   args->part_rows = shares.part_rows;
@@ -170,12 +177,15 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   return launch (l, kernel, (Shape){ blocks, divide_up (tiles, 8), 1 }, args);
 }
 
+/* many: by many.cuh in any case, where there are tensor cores. */
 static gboolean
-launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
+launch_gemm (
+    Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args, gboolean many)
 {
   const MimiCudaFrame *f = l->frame;
-  guint entries = l->batch->entries, tiles, blocks;
+  guint entries = l->batch->entries, tiles, steps;
   MimiCudaKernel spread;
+  Shape shape;
 
   args->entries = address (l->batch->device_entry);
   args->status = (gpointer)address (l->batch->status);
@@ -191,40 +201,47 @@ launch_gemm (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);
   args->stride = (args->outputs + 15) / 16 * 16;
   args->part_rows = divide_up (args->inputs, 64u << args->subs_log2) * 8;
-  args->rows_log2 =
-      kernel == MIMI_CUDA_PROJECT
-          ? f->slice_log2
-          : mimi_cuda_choose_rows (f, kernel, args->outputs, args->tiles);
-  blocks = ((args->outputs - 1) >> args->rows_log2) + 1;
   tiles = args->tiles * entries;
 
-  /* spread.cuh takes channels in eights. */
-  if (spread != MIMI_CUDA_N_KERNELS && !mimi_cuda_fills (f, blocks, tiles, 1) &&
-      args->inputs % 8 == 0) {
-    guint taps = kernel == MIMI_CUDA_FIRST ? f->network->first_kernel
-                 : kernel == MIMI_CUDA_UP  ? 2
-                                           : 1;
+  shape = (Shape){ 0, tiles, 1 };
+  steps = args->part_rows / 8 * mimi_cuda_get_taps (f, kernel);
+  if (spread == MIMI_CUDA_N_KERNELS) {
+    args->rows_log2 =
+        kernel == MIMI_CUDA_PROJECT
+            ? f->slice_log2
+            : mimi_cuda_choose_rows (f, kernel, args->outputs, args->tiles);
+    args->split = 8;
+    shape.x = divide_up (args->outputs, 1u << args->rows_log2);
+    steps <<= args->rows_log2 - 4;
+  } else {
     MimiCudaBlock block;
 
-    if (mimi_cuda_get_block (
-            spread, taps, args->part_rows, args->subs_log2, &block)) {
-      Shape shape = { divide_up (args->outputs, block.rows), tiles, 1, 0,
-        block.shared, !block.cluster };
-
+    /* spread.cuh takes channels in eights. */
+    many |= args->inputs % 8 ||
+            !mimi_cuda_get_block (spread, mimi_cuda_get_taps (f, kernel),
+                args->part_rows, args->subs_log2, &block);
+    if (!many) {
+      shape.x = divide_up (args->outputs, block.rows);
+      shape.shared = block.shared;
+      shape.apart = !block.cluster;
       if (block.cluster) {
         shape.cluster = MIMI_CUDA_RANKS;
         shape.x *= MIMI_CUDA_RANKS;
+      } else {
+        steps *= 2;
       }
-      return launch (l, spread, shape, args);
     }
   }
-  args->split =
-      spread != MIMI_CUDA_N_KERNELS || mimi_cuda_fills (f, blocks, tiles, 2)
-          ? 1
-          : 8;
-  return launch (l, kernel,
-      (Shape){ blocks, args->split == 1 ? divide_up (tiles, 8) : tiles, 1 },
-      args);
+  if (many || shape.shared > MOST_SHARED ||
+      mimi_cuda_cost_many (f, mimi_cuda_get_taps (f, kernel), args->inputs,
+          args->outputs,
+          tiles) < mimi_cuda_cost_few (f, shape.x * tiles, steps))
+    return launch (l, mimi_cuda_get_many_kernel (kernel),
+        (Shape){ divide_up (args->outputs, MIMI_CUDA_MANY_ROWS),
+            divide_up (tiles, MIMI_CUDA_MANY_TILES), 1, 0, 0, TRUE },
+        args);
+  return launch (
+      l, spread == MIMI_CUDA_N_KERNELS ? kernel : spread, shape, args);
 }
 
 static MimiGemmArgs
@@ -382,11 +399,11 @@ launch_layer (Launch *l, guint i)
   qkv.head_dim = n->head_dim;
   ffn1.gelu_tanh = n->gelu == MIMI_GELU_TANH;
 
-  return launch_gemm (l, MIMI_CUDA_QKV, &qkv) &&
+  return launch_gemm (l, MIMI_CUDA_QKV, &qkv, FALSE) &&
          launch_attention (l, &attention) &&
-         launch_gemm (l, MIMI_CUDA_PROJECT, &out) &&
-         launch_gemm (l, MIMI_CUDA_EXPAND, &ffn1) &&
-         launch_gemm (l, MIMI_CUDA_PROJECT, &ffn2);
+         launch_gemm (l, MIMI_CUDA_PROJECT, &out, FALSE) &&
+         launch_gemm (l, MIMI_CUDA_EXPAND, &ffn1, FALSE) &&
+         launch_gemm (l, MIMI_CUDA_PROJECT, &ffn2, FALSE);
 }
 
 /* All layers at once. */
@@ -462,8 +479,15 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
     },
     .output = get_output (l, 0),
   };
-  gboolean few = f->spread && times % MIMI_CUDA_TILE == 0 &&
-                 !mimi_cuda_fills (f, groups, tiles * entries, 2);
+  /* In one launch for few tiles, or in two for many, and the output. */
+  gdouble many =
+      mimi_cuda_cost_many (
+          f, n->residual_kernel, channels, n->hidden[i], tiles * entries) +
+      mimi_cuda_cost_many (f, 1, n->hidden[i], channels, tiles * entries);
+  gboolean few =
+      f->spread && times % MIMI_CUDA_TILE == 0 &&
+      many >= mimi_cuda_cost_few (f, args.block.ranks * tiles * entries,
+                  args.block.part_rows1 / 8 * 3 + 2);
   guint shared =
       8 * (args.block.part_rows1 + args.block.part_rows2) * STAGED_BYTES +
       8 * 32 * 20 * sizeof (gfloat);
@@ -503,8 +527,8 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
       }
     }
   }
-  return launch_gemm (l, MIMI_CUDA_RESIDUAL, &res1) &&
-         launch_gemm (l, MIMI_CUDA_SKIP, &res2);
+  return launch_gemm (l, MIMI_CUDA_RESIDUAL, &res1, f->spread) &&
+         launch_gemm (l, MIMI_CUDA_SKIP, &res2, f->spread);
 }
 
 /* Transposed convolution, then the residual block. Every buffer that ends a
@@ -522,7 +546,7 @@ launch_stage (Launch *l, guint i, guint *from, guint *times)
   up.history = f->up_history[i];
   *from = to;
   *times *= n->ratios[i];
-  return launch_gemm (l, MIMI_CUDA_UP, &up) &&
+  return launch_gemm (l, MIMI_CUDA_UP, &up, FALSE) &&
          launch_residual (l, i, from, *times);
 }
 
@@ -550,7 +574,7 @@ mimi_cuda_frame_launch (const MimiCudaFrame *self, const MimiCudaBatch *batch,
         return FALSE;
   }
   first.history = self->first_history;
-  if (!launch_gemm (&l, MIMI_CUDA_FIRST, &first))
+  if (!launch_gemm (&l, MIMI_CUDA_FIRST, &first, FALSE))
     return FALSE;
   for (i = 0; i < n->stages; i++)
     if (!launch_stage (&l, i, &from, &times))

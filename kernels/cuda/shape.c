@@ -83,11 +83,24 @@ mimi_cuda_share (const MimiCudaFrame *self, guint taps, guint inputs,
       divide_up (divide_up (inputs, 8), step) * step, 0, 0 };
 }
 
-MimiCudaKernel
-mimi_cuda_get_split_kernel (
-    const MimiCudaFrame *f, MimiCudaKernel kernel, guint *taps)
+guint
+mimi_cuda_get_taps (const MimiCudaFrame *f, MimiCudaKernel kernel)
 {
-  *taps = 1;
+  switch (kernel) {
+    case MIMI_CUDA_FIRST:
+      return f->network->first_kernel;
+    case MIMI_CUDA_UP:
+      return 2;
+    case MIMI_CUDA_RESIDUAL:
+      return f->network->residual_kernel;
+    default:
+      return 1;
+  }
+}
+
+MimiCudaKernel
+mimi_cuda_get_split_kernel (MimiCudaKernel kernel)
+{
   switch (kernel) {
     case MIMI_CUDA_QKV:
       return MIMI_CUDA_SPLIT_QKV;
@@ -96,13 +109,10 @@ mimi_cuda_get_split_kernel (
     case MIMI_CUDA_EXPAND:
       return MIMI_CUDA_SPLIT_EXPAND;
     case MIMI_CUDA_FIRST:
-      *taps = f->network->first_kernel;
       return MIMI_CUDA_SPLIT_FIRST;
     case MIMI_CUDA_UP:
-      *taps = 2;
       return MIMI_CUDA_SPLIT_UP;
     case MIMI_CUDA_RESIDUAL:
-      *taps = f->network->residual_kernel;
       return MIMI_CUDA_SPLIT_RESIDUAL;
     default:
       return MIMI_CUDA_SPLIT_SKIP;
@@ -167,6 +177,64 @@ mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs)
          divide_up (inputs, 64u << subs) > s.steps)
     subs++;
   return subs;
+}
+
+guint
+mimi_cuda_get_spread_shared (MimiCudaKernel spread, guint inputs)
+{
+  guint subs = mimi_cuda_choose_subs (spread, inputs);
+  guint channels = divide_up (inputs, 64u << subs) * 8 << subs;
+
+  if (spread == MIMI_CUDA_SPREAD_UP_TILES)
+    return divide_up (inputs, 64) * 64 * STAGED_BYTES +
+           8 * 32 * 20 * sizeof (gfloat);
+  return channels * STAGED_BYTES + 8 * 8 * 16 * 2 * sizeof (gfloat);
+}
+
+/* Cycles of launches for few tiles and for many, as docs/cuda.md has them played:
+ * what a block takes besides its products, and each step of 8 channels and a tap
+ * of one of its warps. */
+gdouble
+mimi_cuda_cost_few (const MimiCudaFrame *f, guint blocks, guint steps)
+{
+  gdouble each = 2000 + 230.0 * steps;
+
+  return MAX (each, each * blocks / f->processors);
+}
+
+gdouble
+mimi_cuda_cost_many (const MimiCudaFrame *f, guint taps, guint inputs,
+    guint outputs, guint tiles)
+{
+  guint steps = divide_up (inputs, 8) * taps;
+  guint blocks = divide_up (outputs, MIMI_CUDA_MANY_ROWS) *
+                 divide_up (tiles, MIMI_CUDA_MANY_TILES);
+  guint each = divide_up (blocks, f->processors);
+  /* Two at once, and the last by itself. */
+  gdouble alone = taps == 1 ? 300 : taps > 3 ? 200 : 450;
+
+  return each / 2 * (5000 + 550.0 * steps) + each % 2 * (5000 + alone * steps);
+}
+
+MimiCudaKernel
+mimi_cuda_get_many_kernel (MimiCudaKernel kernel)
+{
+  switch (kernel) {
+    case MIMI_CUDA_QKV:
+      return MIMI_CUDA_MANY_QKV;
+    case MIMI_CUDA_PROJECT:
+      return MIMI_CUDA_MANY_PROJECT;
+    case MIMI_CUDA_EXPAND:
+      return MIMI_CUDA_MANY_EXPAND;
+    case MIMI_CUDA_FIRST:
+      return MIMI_CUDA_MANY_FIRST;
+    case MIMI_CUDA_UP:
+      return MIMI_CUDA_MANY_UP;
+    case MIMI_CUDA_RESIDUAL:
+      return MIMI_CUDA_MANY_RESIDUAL;
+    default:
+      return MIMI_CUDA_MANY_SKIP;
+  }
 }
 
 gboolean

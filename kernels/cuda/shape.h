@@ -45,8 +45,8 @@ typedef struct {
 gboolean mimi_cuda_get_block (MimiCudaKernel spread, guint taps,
     guint part_rows, guint subs_log2, MimiCudaBlock *block);
 
-/* Whether so many blocks of eight tiles fill the GPU: then a warp takes a tile
- * and all of its channels, and weights are read once for eight tiles. */
+/* Whether so many blocks of eight tiles fill the GPU: then a warp of lanes.cuh
+ * takes a tile and all of its channels, and weights are read once for eight. */
 gboolean mimi_cuda_fills (
     const MimiCudaFrame *frame, guint blocks, guint tiles, guint times_over);
 
@@ -54,9 +54,25 @@ gboolean mimi_cuda_fills (
 MimiCudaKernel mimi_cuda_get_spread_kernel (
     const MimiCudaFrame *frame, MimiCudaKernel kernel, guint tiles);
 
-/* The kernel of split.cuh for a layer, and its taps. */
-MimiCudaKernel mimi_cuda_get_split_kernel (
-    const MimiCudaFrame *frame, MimiCudaKernel kernel, guint *taps);
+/* Bytes of shared memory of a block of it. */
+guint mimi_cuda_get_spread_shared (MimiCudaKernel spread, guint inputs);
+
+/* How long a launch takes that has so many blocks, of whose warps each makes so
+ * many steps of 8 channels and a tap (spread.cuh and its like); and a layer by
+ * many.cuh, for all tiles. Cycles. */
+gdouble mimi_cuda_cost_few (
+    const MimiCudaFrame *frame, guint blocks, guint steps);
+gdouble mimi_cuda_cost_many (const MimiCudaFrame *frame, guint taps,
+    guint inputs, guint outputs, guint tiles);
+
+/* The kernel of many.cuh for a layer. */
+MimiCudaKernel mimi_cuda_get_many_kernel (MimiCudaKernel kernel);
+
+/* Taps of a layer's convolution, or 1. */
+guint mimi_cuda_get_taps (const MimiCudaFrame *frame, MimiCudaKernel kernel);
+
+/* The kernel of split.cuh for a layer. */
+MimiCudaKernel mimi_cuda_get_split_kernel (MimiCudaKernel kernel);
 
 /* Bytes of shared memory of a block of split.cuh: inputs, and then sums. */
 guint mimi_cuda_get_split_shared (guint part_rows, guint tiles_log2);

@@ -12,6 +12,8 @@ ATTEND, ATTEND_KERNELS = "cuda/attend.cuh", "cuda/attend.cu"
 LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
 SPLIT, PART, LAST, WHOLE, ALONE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu", "cuda/alone.cu"
 OLD = {"capability": 75}
+MANY = "cuda/many.cuh"
+FEW = {"processors": 3}  # so few that one stream fills them
 BARRIER = "  __syncthreads ();\n"
 
 # Slots, batches, buffers, saving: what is the same whatever the kernels are.
@@ -113,7 +115,7 @@ LAYOUT = [
     ("layers: a little apart", "cuda/pack.c", "to->norm1 - self->layers[i - 1].norm1", "to->norm1 - self->layers[i - 1].norm1 + 256"),
     ("clusters of half the size", LAUNCH, "shape.cluster = MIMI_CUDA_RANKS;", "shape.cluster = MIMI_CUDA_RANKS / 2;"),
     ("parts of a batch, not of a single stream", LAUNCH, "args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);", "args->subs_log2 = mimi_cuda_choose_subs (entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs);"),
-    ("a block of outputs too few", LAUNCH, "Shape shape = { divide_up (args->outputs, block.rows), tiles", "Shape shape = { MAX (args->outputs / block.rows, 2) - 1, tiles"),
+    ("a block of outputs too few", LAUNCH, "shape.x = divide_up (args->outputs, block.rows);", "shape.x = MAX (args->outputs / block.rows, 2) - 1;"),
     ("shared memory without the sums", SHAPE, "block->shared = pairs * 2 * sizeof (gfloat);", "block->shared = pairs * sizeof (gfloat);"),
     ("a residual block's shared memory ends early", LAUNCH, "      8 * 32 * 20 * sizeof (gfloat);", "      8 * 32 * 16 * sizeof (gfloat);"),
     ("the row has no place after the vector", LAUNCH, "2 * (both.input.vector_stride * sizeof (gfloat) + f->row_bytes) },", "2 * both.input.vector_stride * sizeof (gfloat) },"),
@@ -305,6 +307,23 @@ DEVICE = [
     ("lanes: norm without its offset", "cuda/gemm.cuh", "gain + offset", "gain", {"capability": 75}),
     ("matrix: no barrier before the sums", "cuda/gemm.cuh", "    product.leave (x + Product::SUMS);\n" + BARRIER, "    product.leave (x + Product::SUMS);\n"),
     ("matrix: ranks' sums in one go", "cuda/gemm.cuh", "(part + 1) % (1u << p.subs_log2) == 0", "(part + 1) % (2u << p.subs_log2) == 0"),
+    # many.cuh
+    ("many: no dependency wait", MANY, "  wait_for_inputs ();\n", "", FEW),
+    ("many: no barrier before the first slab", MANY, "    feed.put (shared, 0, norms);\n    __syncthreads ();\n", "    feed.put (shared, 0, norms);\n", FEW),
+    ("many: no barrier between slabs", MANY, "        feed.put (other, k0 + MANY_SLAB, norms);\n      __syncthreads ();\n", "        feed.put (other, k0 + MANY_SLAB, norms);\n", FEW),
+    ("many: one slab for all", MANY, "float *other = x == shared ? shared + MANY_BUFFER : shared;", "float *other = shared;", FEW),
+    ("many: no barrier before the norm", MANY, "      }\n    }\n    __syncthreads ();\n", "      }\n    }\n", FEW),
+    ("many: no barrier after the angles", MANY, "    make_angles (p, (float2 *)shared);\n    __syncthreads ();\n", "    make_angles (p, (float2 *)shared);\n", FEW),
+    ("many: no barrier before phases and moments", MANY, "  if (EPILOGUE == RESIDUAL || EPILOGUE == UP)\n    __syncthreads ();\n", "", FEW),
+    ("many: parts of a rank are not summed first", MANY, "if (CLOSES && --subs == 0)", "if (false && CLOSES && --subs == 0)", FEW),
+    ("many: a part ends late", MANY, "left (p.part_rows / 8)", "left (p.part_rows / 8 + 1)", FEW),
+    ("many: a fresh stream hears the one before", MANY, "(!made && !remembered)", "false", FEW),
+    ("many: history of the wrong tile", MANY, "which.tile != p.tiles - 1", "which.tile != 0", FEW),
+    ("many: every frame of a run is kept", MANY, "if (!entry.ends)", "if (false)", FEW),
+    ("many: angle of another time", MANY, "d / 2 * MANY_COLUMNS + local * TILE + t0", "d / 2 * MANY_COLUMNS + local * TILE", FEW),
+    ("many: a phase late", MANY, "u * reciprocal >> 16", "(u + 1) * reciprocal >> 16", FEW),
+    ("many: moments of the tile before", MANY, "column % TILE;\n#pragma unroll\n      for (int j = 0; j < 4; j++)\n        if (column", "(column ^ 4) % TILE;\n#pragma unroll\n      for (int j = 0; j < 4; j++)\n        if (column", FEW),
+    ("many: weights of the step before", MANY, "% DEPTH], at + DEPTH);", "% DEPTH], at + DEPTH - 1);", FEW),
     # last.cuh, split.cuh, part.cuh, whole.cu: few streams without tensor cores
     ("last: no fence before the count", LAST, "      __threadfence ();\n      before =", "      before =", OLD),
     ("last: no fence after the count", LAST, "      __threadfence ();\n      last =", "      last =", OLD),

@@ -177,7 +177,7 @@ class Bench:
 
 
 # Instances of a kernel for other weights than float32: a line of macros each.
-OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|SPREAD|LAYERS|SPLIT|WHOLE) \([^\n]*?(?:tf32|bf16)[^\n]*?(\\?)$", re.MULTILINE)
+OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|MANY|SPREAD|LAYERS|SPLIT|WHOLE) \([^\n]*?(?:tf32|bf16)[^\n]*?(\\?)$", re.MULTILINE)
 ENTRY = re.compile(r"^\.visible \.entry (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 
 
@@ -226,13 +226,17 @@ def changed(mutant):
 
 def try_source(bench, kind, mutant):
     """(whether it was caught, what happened)"""
-    capability = next((m["capability"] for m in mutant[4:] if isinstance(m, dict)), bench.capability)
+    options = next((m for m in mutant[4:] if isinstance(m, dict)), {})
+    capability = options.get("capability", bench.capability)
+    card = {"CUDASIM_CC": str(capability)}
+    if "processors" in options:
+        card["CUDASIM_PROCESSORS"] = str(options["processors"])
     path, text = changed(mutant)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         try:
             if kind == "device":
-                failure = bench.first_failure(KERNEL_TESTS, CUDASIM_CC=str(capability),
+                failure = bench.first_failure(KERNEL_TESTS, **card,
                                               CUDASIM_IMAGE=str(bench.ptx(path, text, folder, capability)))
             else:
                 tests = sorted(TESTS, key=lambda t: not t[0].endswith(NEAREST.get(mutant[1], "/")))

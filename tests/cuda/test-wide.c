@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * From 9.0 on, few tiles and many are kernels of their own (spread.cuh and
- * gemm.cuh), which have to give the same bits: the network is wide enough for
+ * many.cuh), which have to give the same bits: the network is wide enough for
  * sixteen streams to fill a GPU with the transformer's layers, and for a
  * LayerNorm of more slices than a warp loads at once.
  */
