@@ -115,6 +115,8 @@ finish (const MimiGemmArgs &p, unsigned index, const Place &place, float sum,
   const Output y = complete<EPILOGUE> (p, place, sum, partner, old);
 
   *place.to = y.value;
+  if (EPILOGUE == UP && p.elu_offset)
+    place.to[p.elu_offset] = elu (y.before);
   if (overflows (y.before))
     atomicOr (p.status + index, 1u);
   return y.before;

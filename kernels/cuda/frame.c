@@ -138,6 +138,9 @@ lay_out_scratch (MimiCudaFrame *self)
     times *= n->ratios[i];
     wide = MAX (wide, get_tiles (times) * n->channels[i + 1]);
     hidden = MAX (hidden, get_tiles (times) * n->hidden[i]);
+    /* Or, for residual.cu, what ELU makes of its input. */
+    if (self->spread && !mimi_cuda_is_tail (self, i))
+      hidden = MAX (hidden, get_tiles (times) * n->channels[i + 1]);
   }
   self->wide[0] = take (length, wide * MIMI_CUDA_TILE);
   self->wide[1] = take (length, wide * MIMI_CUDA_TILE);

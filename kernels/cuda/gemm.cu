@@ -13,18 +13,19 @@
 
 /* Float32 and bf16 weights without tensor cores; with them, also weights that
  * are rounded to tf32. */
-#define KERNELS(name, t, in, out) \
+#define KERNELS(name, t, in, out, sums) \
   KERNEL (name##_f32, t, in, out, Lanes<float, t>) \
   KERNEL (name##_bf16, t, in, out, Lanes<unsigned short, t>) \
-  KERNEL (name##_f32_matrix, t, in, out, Matrix<uint4, 3, t>) \
-  KERNEL (name##_tf32_matrix, t, in, out, Matrix<uint4, 2, t>) \
-  KERNEL (name##_bf16_matrix, t, in, out, Matrix<uint2, 2, t>)
+  KERNEL (name##_f32_matrix, t, in, out, Matrix<uint4, 3, t, sums>) \
+  KERNEL (name##_tf32_matrix, t, in, out, Matrix<uint4, 2, t, sums>) \
+  KERNEL (name##_bf16_matrix, t, in, out, Matrix<uint2, 2, t, sums>)
 
-KERNELS (qkv, 1, NORM, QKV)           /* keys and values go into the ring */
-KERNELS (project, 1, AS_IS, RESIDUAL) /* out of attention, out of the FFN */
-KERNELS (expand, 1, NORM, GELU)       /* into the FFN */
-KERNELS (first3, 3, AS_IS, CONV)      /* the first convolution, either size */
-KERNELS (first7, 7, AS_IS, CONV)
-KERNELS (up, 2, AS_IS, UP)       /* transposed convolution */
-KERNELS (residual, 3, ELU, CONV) /* residual block, first half */
-KERNELS (skip, 1, AS_IS, SKIP)   /* and second */
+KERNELS (qkv, 1, NORM, QKV, Sums) /* keys and values go into the ring */
+KERNELS (
+    project, 1, AS_IS, RESIDUAL, Sums) /* out of attention, out of the FFN */
+KERNELS (expand, 1, NORM, GELU, Sums)  /* into the FFN */
+KERNELS (first3, 3, AS_IS, CONV, Sums) /* the first convolution, either size */
+KERNELS (first7, 7, AS_IS, CONV, Sums)
+KERNELS (up, 2, AS_IS, UP, Sums)            /* transposed convolution */
+KERNELS (residual, 3, ELU, CONV, ThreeSums) /* residual block, first half */
+KERNELS (skip, 1, AS_IS, SKIP, ThreeSums)   /* and second */

@@ -180,35 +180,40 @@ struct Front {
      * time, and eight lanes (or four) the slice. */
     const unsigned sharers = rows / 4, at = threadIdx.x / sharers;
     const unsigned slice = at / TILE, begin = slice * rows;
-    const unsigned exist = begin < n ? min (rows, n - begin) : rows;
-    const unsigned k = threadIdx.x % sharers * 4;
-    float v[4], squares[4];
+    const int exist = begin < n ? min (rows, n - begin) : rows;
+    const int k = threadIdx.x % sharers * 4;
+    const bool full = n % rows == 0;
+    float2 m[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      v[i] = *place (values, begin + k + i, at % TILE);
-      v[i] = k + i < exist ? v[i] : 0.0f;
+      const float v = *place (values, begin + k + i, at % TILE);
+      m[i] = make_float2 (k + i < exist ? v : 0.0f, 0.0f);
     }
-    const float mean = sum_slice (v, sharers) * (1.0f / exist);
+    join (m[0], m[1], k, 1, exist, full);
+    join (m[2], m[3], k + 2, 1, exist, full);
+    join (m[0], m[2], k, 2, exist, full);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const float d = k + i < exist ? v[i] - mean : 0.0f;
-      squares[i] = __fmul_rn (d, d); /* not into a sum, as there */
+    for (int half = 4; half < 32; half *= 2) {
+      const float2 other =
+          make_float2 (__shfl_xor_sync (FULL_WARP, m[0].x, half / 4),
+              __shfl_xor_sync (FULL_WARP, m[0].y, half / 4));
+      if (half < rows)
+        join (m[0], other, k & -half, half, exist, full);
     }
-    const float sum = sum_slice (squares, sharers);
     if (k == 0 && begin < n)
-      moments[(slice0 + slice) * TILE + at % TILE] = make_float2 (mean, sum);
+      moments[(slice0 + slice) * TILE + at % TILE] = m[0];
   }
 
-  static __device__ float
-  sum_slice (const float (&v)[4], unsigned sharers)
+  /* own: the first of `half` channels that m is of; the other's are those that
+   * they share twice as many with; n exist, or all of them */
+  static __device__ void
+  join (float2 &m, const float2 &other, int own, int half, int n, bool full)
   {
-    float sum = (v[0] + v[1]) + (v[2] + v[3]);
-#pragma unroll
-    for (unsigned other = 1; other < 8; other *= 2) {
-      const float more = __shfl_xor_sync (FULL_WARP, sum, other);
-      sum += other < sharers ? more : 0.0f;
-    }
-    return sum;
+    if (full)
+      join_two (m, other, half, half);
+    else
+      join_two (m, other, min (max (n - own, 0), half),
+          min (max (n - (own ^ half), 0), half));
   }
 
   /* Where a value is in shared memory: its four times are elsewhere in each eight

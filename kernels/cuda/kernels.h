@@ -27,7 +27,7 @@
 #define MIMI_CUDA_TAIL_HIDDEN 32
 /* Its shared memory: see TailShared. */
 #define MIMI_CUDA_TAIL_BYTES \
-  (4 * (64 * 40 * 2 + 32 * 40 + 8 * 32 * 28 + 32 + 64 + 64 * 3 + 1))
+  (4 * (64 * 40 * 2 + 32 * 40 + 8 * 32 * 24 + 64 * 3))
 #define MIMI_CUDA_SAMPLE_PARTS 16
 /* Outputs x times of a block of split.cuh. */
 #define MIMI_CUDA_SPLIT_SUMS 1024
@@ -138,6 +138,7 @@ typedef struct {
   unsigned int split;        /* warps that share a tile: 8, or 1 */
   unsigned int slice_log2;   /* channels of a slice of moments */
   unsigned int ratio;        /* of a transposed convolution */
+  unsigned int elu_offset;   /* from its outputs to ELU of them, or 0 for none */
   unsigned int ring, ring_blocks, head_dim; /* of keys and values */
   unsigned int gelu_tanh;
   unsigned int second; /* spread.cuh: the kernel in front makes the entries */
@@ -150,8 +151,9 @@ typedef struct {
   unsigned int *status;
   const void *weights1, *weights2;
   const float *bias1, *bias2;
-  const float *in; /* [entry][stride]: [tiles][channels][16] */
-  float *out;      /* the same */
+  const float *in;  /* [entry][stride]: [tiles][channels][16] */
+  const float *elu; /* what ELU makes of it; the same */
+  float *out;       /* the same */
   unsigned int stride;
   unsigned int channels, hidden, tiles;
   unsigned int part_rows1, part_rows2;

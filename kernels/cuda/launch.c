@@ -24,6 +24,7 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_SPREAD_UP] = "mimi_spread_up",
   [MIMI_CUDA_SPREAD_UP_TILES] = "mimi_spread_up_tiles",
   [MIMI_CUDA_SPREAD_RESIDUAL] = "mimi_spread_residual",
+  [MIMI_CUDA_SPREAD_RESIDUAL_HALF] = "mimi_spread_residual_half",
   [MIMI_CUDA_SPREAD_TAIL] = "mimi_spread_tail",
   [MIMI_CUDA_LAYERS] = "mimi_layers",
   [MIMI_CUDA_MANY_QKV] = "mimi_many_qkv",
@@ -444,15 +445,63 @@ launch_layers (Launch *l)
       &args);
 }
 
+/* How a stage's residual block is launched. */
+typedef struct {
+  MimiCudaKernel kernel; /* a spread one, or MIMI_CUDA_N_KERNELS */
+  Shape shape;
+  guint part_rows1, part_rows2, ranks;
+} Block;
+
+static Block
+choose_block (const Launch *l, guint i, guint times)
+{
+  const MimiCudaFrame *f = l->frame;
+  guint channels = f->network->channels[i + 1], hidden = f->network->hidden[i];
+  guint tiles = times / MIMI_CUDA_TILE * l->batch->entries;
+  guint groups = divide_up (hidden, 16), shared;
+  Block b = {
+    .kernel = MIMI_CUDA_N_KERNELS,
+    .part_rows1 = divide_up (channels, 64) * 8,
+    .part_rows2 = divide_up (hidden, 64) * 8,
+    .ranks = groups > 4   ? 8
+             : groups > 2 ? 4
+                          : groups,
+  };
+
+  /* In one launch for few tiles, or in two for many, and the output. */
+  if (!f->spread || times % MIMI_CUDA_TILE ||
+      mimi_cuda_cost_many (
+          f, f->network->residual_kernel, channels, hidden, tiles) +
+              mimi_cuda_cost_many (f, 1, hidden, channels, tiles) <
+          mimi_cuda_cost_few (f, b.ranks * tiles, b.part_rows1 / 8 * 3 + 2))
+    return b;
+  shared = 8 * (b.part_rows1 + b.part_rows2) * STAGED_BYTES +
+           8 * 32 * 20 * sizeof (gfloat);
+  if (mimi_cuda_is_tail (f, i)) {
+    b.kernel = MIMI_CUDA_SPREAD_TAIL;
+    b.shape = (Shape){ times / MIMI_CUDA_TILE, l->batch->entries, 1, 0,
+      MIMI_CUDA_TAIL_BYTES, TRUE };
+  } else if (shared <= MOST_SHARED) {
+    b.kernel = MIMI_CUDA_SPREAD_RESIDUAL;
+    b.shape = (Shape){ b.ranks, tiles, 1, b.ranks, shared };
+    /* Sums are the same whatever columns they are of. */
+    if (2 * b.ranks * tiles <= (guint)f->processors) {
+      b.kernel = MIMI_CUDA_SPREAD_RESIDUAL_HALF;
+      b.shape.y *= 2;
+    }
+  }
+  return b;
+}
+
 /* y = elu (x + skip (elu (residual (elu (x))))), out of *from. */
 static gboolean
-launch_residual (Launch *l, guint i, guint *from, guint times)
+launch_residual (Launch *l, guint i, guint *from, guint times, const Block *b)
 {
   const MimiCudaFrame *f = l->frame;
   const MimiNetwork *n = f->network;
   const MimiCudaStage *w = &f->weights->stages[i];
   guint channels = n->channels[i + 1], entries = l->batch->entries;
-  guint tiles = times / MIMI_CUDA_TILE, groups = divide_up (n->hidden[i], 16);
+  guint tiles = times / MIMI_CUDA_TILE;
   guint other = f->wide[*from == f->wide[0]];
   MimiGemmArgs res1 =
       dense (l, &w->res1, *from, channels, f->hidden, n->hidden[i], times);
@@ -467,43 +516,26 @@ launch_residual (Launch *l, guint i, guint *from, guint times)
       .bias1 = res1.bias,
       .bias2 = res2.bias,
       .in = res1.in,
+      .elu = scratch (l, f->hidden),
       .out = scratch (l, other),
       .stride = f->scratch_length,
       .channels = channels,
       .hidden = n->hidden[i],
       .tiles = tiles,
-      .part_rows1 = divide_up (channels, 64) * 8,
-      .part_rows2 = divide_up (n->hidden[i], 64) * 8,
-      .ranks = groups > 4 ? 8 : groups > 2 ? 4 : groups,
+      .part_rows1 = b->part_rows1,
+      .part_rows2 = b->part_rows2,
+      .ranks = b->ranks,
       .history = f->res_history[i],
     },
     .output = get_output (l, 0),
   };
-  /* In one launch for few tiles, or in two for many, and the output. */
-  gdouble many =
-      mimi_cuda_cost_many (
-          f, n->residual_kernel, channels, n->hidden[i], tiles * entries) +
-      mimi_cuda_cost_many (f, 1, n->hidden[i], channels, tiles * entries);
-  gboolean few =
-      f->spread && times % MIMI_CUDA_TILE == 0 &&
-      many >= mimi_cuda_cost_few (f, args.block.ranks * tiles * entries,
-                  args.block.part_rows1 / 8 * 3 + 2);
-  guint shared =
-      8 * (args.block.part_rows1 + args.block.part_rows2) * STAGED_BYTES +
-      8 * 32 * 20 * sizeof (gfloat);
 
-  if (few && i + 1 == n->stages && channels <= MIMI_CUDA_TAIL_CHANNELS &&
-      n->hidden[i] <= MIMI_CUDA_TAIL_HIDDEN) {
-    *from = 0; /* the PCM has been written */
-    return launch (l, MIMI_CUDA_SPREAD_TAIL,
-        (Shape){ tiles, entries, 1, 0, MIMI_CUDA_TAIL_BYTES, TRUE }, &args);
-  }
-  if (few && shared <= MOST_SHARED) {
-    *from = other;
-    return launch (l, MIMI_CUDA_SPREAD_RESIDUAL,
-        (Shape){
-            args.block.ranks, tiles * entries, 1, args.block.ranks, shared },
-        &args.block);
+  if (b->kernel != MIMI_CUDA_N_KERNELS) {
+    gboolean is_tail = b->kernel == MIMI_CUDA_SPREAD_TAIL;
+
+    *from = is_tail ? 0 : other; /* the PCM has been written */
+    return launch (l, b->kernel, b->shape,
+        is_tail ? (gpointer)&args : (gpointer)&args.block);
   }
   res1.history = f->res_history[i];
   if (!f->weights->matrix && times % MIMI_CUDA_TILE == 0) {
@@ -542,12 +574,17 @@ launch_stage (Launch *l, guint i, guint *from, guint *times)
   MimiGemmArgs up = dense (l, &f->weights->stages[i].up, *from, n->channels[i],
       to, n->channels[i + 1] * n->ratios[i], *times);
 
+  Block block = choose_block (l, i, *times * n->ratios[i]);
+
   up.ratio = n->ratios[i];
   up.history = f->up_history[i];
+  if (block.kernel == MIMI_CUDA_SPREAD_RESIDUAL ||
+      block.kernel == MIMI_CUDA_SPREAD_RESIDUAL_HALF)
+    up.elu_offset = f->hidden - to;
   *from = to;
   *times *= n->ratios[i];
   return launch_gemm (l, MIMI_CUDA_UP, &up, FALSE) &&
-         launch_residual (l, i, from, *times);
+         launch_residual (l, i, from, *times, &block);
 }
 
 gboolean

@@ -184,8 +184,11 @@ template <int TAPS, Prologue PROLOGUE> struct Feed {
   }
 };
 
-/* A warp's 16 outputs of two tiles. */
-template <typename Raw, int PRODUCTS, int TAPS, bool CLOSES>
+/* A warp's 16 outputs of two tiles.
+ * CLOSES: parts are added up by ranks, as spread.cuh does, in shared memory
+ * EACH: a rank has one part */
+template <typename Raw, int PRODUCTS, int TAPS, bool CLOSES, bool EACH,
+    typename S>
 struct ManyProduct {
   static constexpr int H = TAPS - 1, STEPS = MANY_SLAB / 8;
   static constexpr int VALUES = H + 4; /* of a channel, that a lane needs */
@@ -197,7 +200,7 @@ struct ManyProduct {
   unsigned n;          /* from there on, steps times taps */
   unsigned left, subs; /* steps of the part, parts of the rank to come */
   Raw w[DEPTH];
-  Sums sums[4];
+  S sums[4];
   float total[4][4];
   float4 *all; /* [4][threads]: of ranks, for which there are no registers */
 
@@ -302,7 +305,7 @@ struct ManyProduct {
       if ((s + 1) % UNIT == 0 && (left -= UNIT) == 0) {
         left = part_steps;
         end_part ();
-        if (CLOSES && --subs == 0) {
+        if (CLOSES && !EACH && --subs == 0) {
           subs = n_subs;
           close ();
         }
@@ -317,9 +320,11 @@ struct ManyProduct {
     for (int h = 0; h < 4; h++) {
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        total[h][i] += sums[h].large[i] + sums[h].small[i];
-      sums[h] = Sums{};
+        total[h][i] = (EACH ? 0.0f : total[h][i]) + sums[h].get (i);
+      sums[h] = S{};
     }
+    if (EACH)
+      close ();
   }
 
   /* What a rank of spread.cuh has, by itself first. */
@@ -341,7 +346,8 @@ struct ManyProduct {
     end_part ();
     if (!CLOSES)
       return;
-    close ();
+    if (!EACH)
+      close ();
 #pragma unroll
     for (int h = 0; h < 4; h++)
       *(float4 *)total[h] = all[h * MIMI_CUDA_THREADS];
@@ -425,8 +431,12 @@ leave_phases (const MimiGemmArgs &p, const float *sums, unsigned row0)
         continue;
       const float y =
           sums[(row - row0) * MANY_SUMS + i % MANY_TILES * TILE + t] + bias;
-      out[(size_t)(at.tile * p.ratio + u / TILE) * channels * TILE + u % TILE] =
-          y;
+      float *to = out +
+                  (size_t)(at.tile * p.ratio + u / TILE) * channels * TILE +
+                  u % TILE;
+      *to = y;
+      if (p.elu_offset)
+        to[p.elu_offset] = elu (y);
       bad |= overflows (y);
     }
     if (bad)
@@ -468,7 +478,7 @@ leave_moments (const MimiGemmArgs &p, const float *values, unsigned row0)
 
 /* Grid: (outputs / 64, tiles of all entries / 4). */
 template <typename Raw, int PRODUCTS, int TAPS, Prologue PROLOGUE,
-    Epilogue EPILOGUE>
+    Epilogue EPILOGUE, typename S>
 static __device__ void
 many (const MimiGemmArgs &p)
 {
@@ -479,15 +489,18 @@ many (const MimiGemmArgs &p)
                  MOST >= 2 * 32 * MANY_COLUMNS);
   __shared__ __align__ (16) float shared[MOST];
   __shared__ __align__ (16) float norms[2][MANY_COLUMNS];
+  /* A residual block's parts are no ranks', but its sums are many. */
+  constexpr bool EACH = PROLOGUE == ELU || EPILOGUE == SKIP;
   constexpr bool CLOSES =
-      EPILOGUE == RESIDUAL || EPILOGUE == CONV || EPILOGUE == UP;
+      EACH || EPILOGUE == RESIDUAL || EPILOGUE == CONV || EPILOGUE == UP;
   __shared__ __align__ (16) float ranks[CLOSES ? MANY_ROWS * MANY_COLUMNS : 4];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned row0 = blockIdx.x * MANY_ROWS;
   const unsigned first = warp % MANY_ACROSS * 16; /* the warp's rows */
   const unsigned tile0 = warp / MANY_ACROSS * 2;  /* and tiles */
 
-  ManyProduct<Raw, PRODUCTS, TAPS, CLOSES> product (p, row0 + first, ranks);
+  ManyProduct<Raw, PRODUCTS, TAPS, CLOSES, EACH, S> product (
+      p, row0 + first, ranks);
   wait_for_inputs ();
   /* Who comes next may read its entry before it waits. */
   launch_dependents ();

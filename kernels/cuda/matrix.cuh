@@ -8,7 +8,8 @@
 
 /* Raw: the four weights of a lane, uint4 (float32) or uint2 (bf16). A warp
  * takes 16 or 32 outputs x 16 times, 8 channels a step. */
-template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
+template <typename Raw, int PRODUCTS, int TAPS_, typename S = Sums>
+struct Matrix {
   static constexpr int TAPS = TAPS_;
   /* Channels a warp stages at once, and then its sums. */
   static constexpr int SLAB = 32, SUMS = SLAB * SLAB_STRIDE, ROWS = 32;
@@ -21,7 +22,7 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
   const Raw *weights;
   unsigned step; /* the next to be added */
   Raw now[ROUND][TAPS][BLOCKS];
-  Sums sums[BLOCKS][2];
+  S sums[BLOCKS][2];
   float total[BLOCKS][2][4]; /* of parts */
 
   __device__
@@ -74,7 +75,7 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
       seek (part);
 #pragma unroll
     for (int b = 0; b < BLOCKS; b++)
-      sums[b][0] = sums[b][1] = Sums{};
+      sums[b][0] = sums[b][1] = S{};
   }
 
   __device__ void
@@ -133,7 +134,7 @@ template <typename Raw, int PRODUCTS, int TAPS_> struct Matrix {
       for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          total[b][h][i] += sums[b][h].large[i] + sums[b][h].small[i];
+          total[b][h][i] += sums[b][h].get (i);
   }
 
   /* The parts since the last time to the sums, and begin again. */

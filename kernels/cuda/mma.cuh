@@ -103,14 +103,49 @@ struct Sums {
     return make_float2 (
         large[2 * i] + small[2 * i], large[2 * i + 1] + small[2 * i + 1]);
   }
+
+  __device__ float
+  get (int i) const
+  {
+    return large[i] + small[i];
+  }
 };
+
+/* The same, each product in a chain of its own: a warp with few outputs waits for
+ * the longest. */
+struct ThreeSums {
+  float large[4], small[4], least[4];
+
+  __device__ float
+  get (int i) const
+  {
+    return large[i] + (small[i] + least[i]);
+  }
+
+  __device__ float2
+  get_two (int i) const
+  {
+    return make_float2 (get (2 * i), get (2 * i + 1));
+  }
+};
+
+static __device__ void
+multiply_rest (Sums &sums, const float (&a)[4], const float (&b)[2])
+{
+  multiply (sums.small, a, b);
+}
+
+static __device__ void
+multiply_rest (ThreeSums &sums, const float (&a)[4], const float (&b)[2])
+{
+  multiply (sums.least, a, b);
+}
 
 /* The products with the first m of M groups of times. Those that add to the same
  * sums are as far apart as can be. */
-template <int PRODUCTS, int M>
+template <int PRODUCTS, typename S, int M>
 static __device__ void
-add_products (
-    Sums (&sums)[M], const Weights &w, const Inputs (&x)[M], int m = M)
+add_products (S (&sums)[M], const Weights &w, const Inputs (&x)[M], int m = M)
 {
 #pragma unroll
   for (int product = 0; product < PRODUCTS; product++)
@@ -122,6 +157,6 @@ add_products (
         else if (product == 1)
           multiply (sums[h].small, w.a, x[h].low);
         else
-          multiply (sums[h].small, w.rest, x[h].high);
+          multiply_rest (sums[h], w.rest, x[h].high);
       }
 }

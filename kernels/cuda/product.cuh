@@ -10,7 +10,7 @@
  * larger than ours) when it is their turn. PREPARED: prepare() splits them before their
  * inputs are there, which takes twice the registers. */
 template <typename Raw, int PRODUCTS, int TAPS, int STEPS, int GROUPS,
-    int HALVES, bool PREPARED = false>
+    int HALVES, bool PREPARED = false, typename S = Sums>
 struct Product {
   static constexpr int FEW = STEPS > 2 ? 2 : 1; /* of smaller networks */
 
@@ -19,7 +19,7 @@ struct Product {
   unsigned group;
   Raw w[STEPS][TAPS][GROUPS];
   Weights ready[PREPARED ? STEPS : 1][TAPS][GROUPS];
-  Sums sums[GROUPS][HALVES];
+  S sums[GROUPS][HALVES];
 
   __device__
   Product (const void *from, unsigned inputs, unsigned outputs,
@@ -68,7 +68,7 @@ struct Product {
     for (int g = 0; g < GROUPS; g++)
 #pragma unroll
       for (int h = 0; h < HALVES; h++)
-        sums[g][h] = Sums{};
+        sums[g][h] = S{};
   }
 
   /* Something of each weight that was loaded: see hold(). */
@@ -219,6 +219,32 @@ struct Product {
 #pragma unroll
         for (int i = 0; i < 2; i++)
           to[h * 4 * stride + g * 16 + i * 8] = sums[g][h].get_two (i);
+  }
+
+  /* to: [part][rows][8 HALVES], as the other leave(); of every other two rows the
+   * halves have changed places (find_close()), so that neither writing nor reading
+   * one row after the other meets a bank twice. */
+  __device__ void
+  leave_close (float *to, unsigned rows, unsigned part) const
+  {
+    static_assert (HALVES < 3, "two may change places");
+    const unsigned lane = threadIdx.x % 32, turned = lane / 8 % HALVES;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+      for (int h = 0; h < HALVES; h++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          *(float2 *)(to +
+                      (part * rows + g * 16 + i * 8 + lane / 4) * 8 * HALVES +
+                      (h ^ turned) * 8 + lane % 4 * 2) = sums[g][h].get_two (i);
+  }
+
+  /* Where leave_close() puts time t of a row. */
+  static __device__ unsigned
+  find_close (unsigned row, unsigned t)
+  {
+    return row * 8 * HALVES + (t ^ row / 2 % HALVES * 8);
   }
 
   /* to: [part][rows][stride], rows a part's outputs; first: of ours */

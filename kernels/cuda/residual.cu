@@ -4,7 +4,8 @@
  * y = elu (x + skip (elu (residual (elu (x))))): each block of a cluster makes
  * 16 hidden channels of a tile (or 16 more, and 16 more), sends them to all of
  * the cluster, and makes its share of the output. The warps of a block share
- * the channels that are summed, as in gemm.cuh.
+ * the channels that are summed, as in gemm.cuh. Where there are processors for
+ * it a cluster has half a tile: twice as many blocks, each with half to do.
  */
 #include "cluster.cuh"
 #include "product.cuh"
@@ -12,39 +13,85 @@
 
 /* Outputs of the second product, at once. */
 #define OUTPUTS 32
-#define PARTIAL_STRIDE 20
 
-/* Grid: (ranks, tiles of all entries); a cluster a tile. */
-template <typename Raw, int PRODUCTS>
+static __device__ void
+copy_to_shared (float *to, const float4 *from)
+{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared (to)),
+               "l"(from)
+               : "memory");
+#endif
+}
+
+static __device__ void
+copy_to_shared (float *to, const float2 *from)
+{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared (to)),
+               "l"(from)
+               : "memory");
+#endif
+}
+
+static __device__ void
+wait_for_copies ()
+{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+/* Grid: (ranks, pieces of 8 HALVES columns of all entries); a cluster a piece. */
+template <typename Raw, int PRODUCTS, int HALVES>
 static __device__ void
 residual (const MimiResidualArgs &p)
 {
   constexpr int TAPS = 3, H = TAPS - 1, STEPS1 = 4, STEPS2 = 2;
-  constexpr int VALUES = OUTPUTS * TILE / MIMI_CUDA_THREADS;
+  constexpr unsigned COLUMNS = 8 * HALVES, PIECES = TILE / COLUMNS;
+  constexpr int VALUES = OUTPUTS * COLUMNS / MIMI_CUDA_THREADS;
   extern __shared__ __align__ (16) float shared[];
 
-  const unsigned warp = threadIdx.x / 32;
+  const unsigned tid = threadIdx.x, warp = tid / 32;
   const unsigned rank = blockIdx.x;
-  const unsigned index = blockIdx.y / p.tiles, tile = blockIdx.y % p.tiles;
+  const unsigned column0 = blockIdx.y % PIECES * COLUMNS;
+  const unsigned tile = blockIdx.y / PIECES % p.tiles;
+  const unsigned index = blockIdx.y / PIECES / p.tiles;
   const unsigned n_channels = 8 * p.part_rows1, n_hidden = 8 * p.part_rows2;
   const unsigned hidden_groups = (p.hidden + 15) / 16;
   float *x = shared, *hidden = x + n_channels * STAGED_STRIDE;
   float *partial = hidden + n_hidden * STAGED_STRIDE;
 
   cluster_begin ();
-  Product<Raw, PRODUCTS, TAPS, STEPS1, 1, 2> first (
+  Product<Raw, PRODUCTS, TAPS, STEPS1, 1, HALVES, false, ThreeSums> first (
       p.weights1, p.channels, p.hidden, p.part_rows1, warp);
-  Product<Raw, PRODUCTS, 1, STEPS2, OUTPUTS / 16, 2> second (
-      p.weights2, p.hidden, p.channels, p.part_rows2, warp);
+  Product<Raw, PRODUCTS, 1, STEPS2, OUTPUTS / 16, HALVES, false, ThreeSums>
+      second (p.weights2, p.hidden, p.channels, p.part_rows2, warp);
   first.load (rank);
   second.load (rank * (OUTPUTS / 16));
-  const unsigned row = threadIdx.x / TILE, t = threadIdx.x % TILE;
+  const unsigned row = tid / COLUMNS, t = tid % COLUMNS;
   float bias1 = __ldg (p.bias1 + min (rank * 16 + row, p.hidden - 1));
+  float bias2[VALUES], old[VALUES];
+  const auto each_output = [&] (unsigned row0, auto function) {
+#pragma unroll
+    for (int i = 0; i < VALUES; i++)
+      function (i, min (row0 + row + i * 16, p.channels - 1));
+  };
+  const auto load_bias = [&] (int i, unsigned n) {
+    bias2[i] = __ldg (p.bias2 + n);
+  };
+  each_output (rank * OUTPUTS, load_bias);
   const MimiEntry entry = p.entries[index];
-  const float *in =
-      p.in + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
-  const Past past (entry, in, tile, p.tiles, TILE, p.channels, p.stride);
-  if (entry.state != 0)
+  const size_t place0 =
+      (size_t)index * p.stride + (size_t)tile * p.channels * TILE + column0;
+  const float *in = p.in + place0, *from = p.elu + place0;
+  const Past past (
+      entry, from - column0, tile, p.tiles, TILE, p.channels, p.stride);
+  /* The columns before these have been made by this launch. */
+  const bool made = column0 > 0 || past.reach >= H;
+  if (!made && entry.state != 0)
     stage_history<H> (entry, past, p.history, p.channels, 0, n_channels, x);
 
   hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
@@ -54,23 +101,24 @@ residual (const MimiResidualArgs &p)
     cluster_wait ();
     return;
   }
-  float *out =
-      p.out + (size_t)index * p.stride + (size_t)tile * p.channels * TILE;
-  bool overflow = false;
-  Staged staged;
-  staged.load (in, p.channels, 0, n_channels);
-  stage_past<H, true> (past, p.channels, 0, n_channels, x);
-  for (unsigned from = 0;;) {
-    staged.apply_elu (n_channels - from);
-    staged.store (x, p.channels, 0, n_channels, from);
-    from += Staged::CHANNELS;
-    if (from >= n_channels)
-      break;
-    staged.load (in, p.channels, from, n_channels - from);
+  /* Channels that do not exist are copies of the last: their weights are 0. */
+  for (unsigned i = tid; i < n_channels * 2 * HALVES; i += MIMI_CUDA_THREADS) {
+    const unsigned k = i / (2 * HALVES), part = i % (2 * HALVES) * 4;
+    copy_to_shared (x + k * STAGED_STRIDE + STAGED_PAST + part,
+        (const float4 *)(from + min (k, p.channels - 1) * TILE + part));
   }
+  if (made) {
+    const float *before = column0 > 0 ? from - H : past.tile + TILE - H;
+    for (unsigned k = tid; k < n_channels; k += MIMI_CUDA_THREADS)
+      copy_to_shared (x + k * STAGED_STRIDE + STAGED_PAST - H,
+          (const float2 *)(before + min (k, p.channels - 1) * TILE));
+  }
+  const auto load_old = [&] (int i, unsigned n) { old[i] = in[n * TILE + t]; };
+  each_output (rank * OUTPUTS, load_old);
+  float *out = p.out + place0;
+  bool overflow = false;
+  wait_for_copies ();
   __syncthreads ();
-  if (rank == 0 && tile == p.tiles - 1)
-    keep_history<H> (entry, p.history, p.channels, 0, n_channels, TILE, x);
 
   /* The hidden channels: 16 at a time, to everybody. */
   cluster_wait ();
@@ -81,50 +129,49 @@ residual (const MimiResidualArgs &p)
       __syncthreads (); /* the sums have been read */
     }
     if (group < hidden_groups)
-      first.run (x, STAGED_STRIDE, STAGED_PAST - H, 2);
-    first.leave (partial, PARTIAL_STRIDE, 16, warp, 0);
+      first.run (x, STAGED_STRIDE, STAGED_PAST - H, HALVES);
+    first.leave_close (partial, 16, warp);
     __syncthreads ();
-    float y = sum_parts<WARPS> (
-                  partial + row * PARTIAL_STRIDE + t, 16 * PARTIAL_STRIDE) +
-              bias1;
-    /* Channels that do not exist are a bias, and their weights zero. */
-    overflow |= overflows (y);
-    y = elu (y);
-    const float *place =
-        hidden + (group * 16 + row) * STAGED_STRIDE + STAGED_PAST + t;
-    if (group * 16 + row < n_hidden)
-      for (unsigned other = 0; other < p.ranks; other++)
-        store_remote (remote (place, other), y);
+    if (row < 16) {
+      float y =
+          sum_parts<WARPS> (partial + first.find_close (row, t), 16 * COLUMNS) +
+          bias1;
+      /* Channels that do not exist are a bias, and their weights zero. */
+      overflow |= overflows (y);
+      y = elu (y);
+      float *place =
+          hidden + (group * 16 + row) * STAGED_STRIDE + STAGED_PAST + t;
+      if (group * 16 + row < n_hidden) {
+        *place = y;
+        for (unsigned i = 1; i < p.ranks; i++) /* a power of two of them */
+          store_remote (remote (place, rank ^ i), y);
+      }
+    }
   }
   cluster_arrive ();
-  for (unsigned row0 = rank * OUTPUTS;; row0 += p.ranks * OUTPUTS) {
-    float bias2[VALUES], old[VALUES];
-#pragma unroll
-    for (int i = 0; i < VALUES; i++) {
-      const unsigned n = min (row0 + row + i * 16, p.channels - 1);
-      bias2[i] = __ldg (p.bias2 + n);
-      old[i] = in[n * TILE + t];
-    }
-    ask_first ();
-    /* Even who has nothing left to do must not leave while others write. */
-    if (row0 == rank * OUTPUTS)
-      cluster_wait ();
-    if (row0 >= p.channels)
-      break;
+  /* Not sooner: what all wait for comes first. */
+  if (rank == 0 && tile == p.tiles - 1 && column0 + COLUMNS == TILE)
+    keep_history<H> (entry, p.history, p.channels, 0, n_channels, COLUMNS, x);
+  /* Even who has nothing left to do must not leave while others write. */
+  cluster_wait ();
+  for (unsigned row0 = rank * OUTPUTS; row0 < p.channels;
+       row0 += p.ranks * OUTPUTS) {
     if (row0 != rank * OUTPUTS) {
+      each_output (row0, load_bias);
+      each_output (row0, load_old);
       second.load (row0 / 16);
       __syncthreads ();
     }
-    second.run (hidden, STAGED_STRIDE, STAGED_PAST, 2);
-    second.leave (partial, PARTIAL_STRIDE, OUTPUTS, warp, 0);
+    second.run (hidden, STAGED_STRIDE, STAGED_PAST, HALVES);
+    second.leave_close (partial, OUTPUTS, warp);
     __syncthreads ();
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
       const unsigned n = row0 + row + i * 16;
       const float y =
           old[i] +
-          sum_parts<WARPS> (partial + (row + i * 16) * PARTIAL_STRIDE + t,
-              OUTPUTS * PARTIAL_STRIDE) +
+          sum_parts<WARPS> (partial + second.find_close (row + i * 16, t),
+              OUTPUTS * COLUMNS) +
           bias2[i];
       if (n < p.channels) {
         overflow |= overflows (y);
@@ -143,6 +190,9 @@ residual (const MimiResidualArgs &p)
     residual<__VA_ARGS__> (p); \
   }
 
-KERNEL_RESIDUAL (f32, uint4, 3)
-KERNEL_RESIDUAL (tf32, uint4, 2)
-KERNEL_RESIDUAL (bf16, uint2, 2)
+KERNEL_RESIDUAL (f32, uint4, 3, 2)
+KERNEL_RESIDUAL (tf32, uint4, 2, 2)
+KERNEL_RESIDUAL (bf16, uint2, 2, 2)
+KERNEL_RESIDUAL (half_f32, uint4, 3, 1)
+KERNEL_RESIDUAL (half_tf32, uint4, 2, 1)
+KERNEL_RESIDUAL (half_bf16, uint2, 2, 1)

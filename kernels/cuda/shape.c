@@ -165,6 +165,16 @@ get_spread (MimiCudaKernel kernel)
   }
 }
 
+gboolean
+mimi_cuda_is_tail (const MimiCudaFrame *self, guint stage)
+{
+  const MimiNetwork *n = self->network;
+
+  return self->spread && stage + 1 == n->stages &&
+         n->channels[stage + 1] <= MIMI_CUDA_TAIL_CHANNELS &&
+         n->hidden[stage] <= MIMI_CUDA_TAIL_HIDDEN;
+}
+
 guint
 mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs)
 {
@@ -177,18 +187,6 @@ mimi_cuda_choose_subs (MimiCudaKernel spread, guint inputs)
          divide_up (inputs, 64u << subs) > s.steps)
     subs++;
   return subs;
-}
-
-guint
-mimi_cuda_get_spread_shared (MimiCudaKernel spread, guint inputs)
-{
-  guint subs = mimi_cuda_choose_subs (spread, inputs);
-  guint channels = divide_up (inputs, 64u << subs) * 8 << subs;
-
-  if (spread == MIMI_CUDA_SPREAD_UP_TILES)
-    return divide_up (inputs, 64) * 64 * STAGED_BYTES +
-           8 * 32 * 20 * sizeof (gfloat);
-  return channels * STAGED_BYTES + 8 * 8 * 16 * 2 * sizeof (gfloat);
 }
 
 /* Cycles of launches for few tiles and for many, as docs/cuda.md has them played:

@@ -54,9 +54,6 @@ gboolean mimi_cuda_fills (
 MimiCudaKernel mimi_cuda_get_spread_kernel (
     const MimiCudaFrame *frame, MimiCudaKernel kernel, guint tiles);
 
-/* Bytes of shared memory of a block of it. */
-guint mimi_cuda_get_spread_shared (MimiCudaKernel spread, guint inputs);
-
 /* How long a launch takes that has so many blocks, of whose warps each makes so
  * many steps of 8 channels and a tap (spread.cuh and its like); and a layer by
  * many.cuh, for all tiles. Cycles. */
@@ -73,6 +70,9 @@ guint mimi_cuda_get_taps (const MimiCudaFrame *frame, MimiCudaKernel kernel);
 
 /* The kernel of split.cuh for a layer. */
 MimiCudaKernel mimi_cuda_get_split_kernel (MimiCudaKernel kernel);
+
+/* Whether tail.cu can make the residual block of a stage, and the output. */
+gboolean mimi_cuda_is_tail (const MimiCudaFrame *frame, guint stage);
 
 /* Bytes of shared memory of a block of split.cuh: inputs, and then sums. */
 guint mimi_cuda_get_split_shared (guint part_rows, guint tiles_log2);

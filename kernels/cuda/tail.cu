@@ -19,15 +19,15 @@
 #define TAIL_PAST 16
 #define TAIL_STRIDE 40
 #define TAIL_COLUMNS 24 /* from 8 before the tile on */
-#define TAIL_PARTIAL 28
+/* So many floats are also the rows of partial sums: they are read one after the
+ * other, and eight columns of four of them are in 32 different banks. */
 
 struct TailShared {
   float raw[CHANNELS_MOST][TAIL_STRIDE];
   float x[CHANNELS_MOST][TAIL_STRIDE]; /* after ELU; then y, after ELU */
   float hidden[HIDDEN_MOST][TAIL_STRIDE];
-  float partial[WARPS * HIDDEN_MOST * TAIL_PARTIAL];
-  float bias1[HIDDEN_MOST], bias2[CHANNELS_MOST];
-  float weights[CHANNELS_MOST * LAST_TAPS + 1]; /* then the bias */
+  float partial[WARPS * HIDDEN_MOST * TAIL_COLUMNS];
+  float weights[CHANNELS_MOST * LAST_TAPS]; /* of channels that exist, or 0 */
 };
 
 static_assert (sizeof (TailShared) == MIMI_CUDA_TAIL_BYTES, "told the host");
@@ -39,8 +39,11 @@ tail (const MimiTailArgs &args)
 {
   constexpr int TAPS = 3, H = TAPS - 1, L = LAST_TAPS - 1;
   constexpr int PARTS2 = HIDDEN_MOST / 8, GROUPS = 2;
-  constexpr int VALUES1 = HIDDEN_MOST * TAIL_COLUMNS / MIMI_CUDA_THREADS;
-  constexpr int VALUES2 = CHANNELS_MOST * TAIL_COLUMNS / MIMI_CUDA_THREADS;
+  /* Threads to a row of sums, and columns that each of them finishes. */
+  constexpr unsigned THREADS1 = MIMI_CUDA_THREADS / HIDDEN_MOST;
+  constexpr unsigned THREADS2 = MIMI_CUDA_THREADS / CHANNELS_MOST;
+  constexpr unsigned VALUES1 = TAIL_COLUMNS / THREADS1;
+  constexpr unsigned VALUES2 = TAIL_COLUMNS / THREADS2;
   constexpr int FIRST = TAIL_PAST - 8; /* where the columns begin */
   extern __shared__ __align__ (16) float dynamic[];
   TailShared &s = *(TailShared *)dynamic;
@@ -51,18 +54,21 @@ tail (const MimiTailArgs &args)
   const unsigned tile = blockIdx.x, index = blockIdx.y;
   const unsigned part2 = warp % PARTS2, group2 = warp / PARTS2 * GROUPS;
 
-  Product<Raw, PRODUCTS, TAPS, 1, HIDDEN_MOST / 16, 3> first (
-      p.weights1, p.channels, p.hidden, p.part_rows1, warp);
-  Product<Raw, PRODUCTS, 1, 1, GROUPS, 3> second (
+  /* One group of outputs after the other: there are not registers for the sums of
+   * both at once. */
+  Product<Raw, PRODUCTS, TAPS, 1, 1, 3, false, ThreeSums> first (
+      p.weights1, p.channels, p.hidden, p.part_rows1, warp),
+      other (p.weights1, p.channels, p.hidden, p.part_rows1, warp);
+  Product<Raw, PRODUCTS, 1, 1, GROUPS, 3, false, ThreeSums> second (
       p.weights2, p.hidden, p.channels, p.part_rows2, part2);
   first.load (0);
-  second.load (group2);
-  if (tid < p.hidden)
-    s.bias1[tid] = __ldg (p.bias1 + tid);
-  if (tid < p.channels)
-    s.bias2[tid] = __ldg (p.bias2 + tid);
-  if (tid <= o.inputs * LAST_TAPS)
-    s.weights[tid] = __ldg (o.weights + tid);
+  other.load (1);
+  /* Of the hidden channel, and of the channel, that the thread finishes. */
+  const unsigned row1 = tid / THREADS1, row2 = tid / THREADS2;
+  const float bias1 = __ldg (p.bias1 + min (row1, p.hidden - 1));
+  const float bias2 = __ldg (p.bias2 + min (row2, p.channels - 1));
+  const float last_bias = __ldg (o.weights + o.inputs * LAST_TAPS);
+  const float weight = __ldg (o.weights + min (tid, o.inputs * LAST_TAPS));
   /* The two columns before the frame, of the block and of the output. */
   constexpr int LOADS = CHANNELS_MOST * 8 / MIMI_CUDA_THREADS;
   const MimiEntry entry = p.entries[index];
@@ -82,8 +88,10 @@ tail (const MimiTailArgs &args)
     }
   if (continued && tid < length)
     past_last = history_read (entry, o.history, length)[tid];
+  if (tid < CHANNELS_MOST * LAST_TAPS)
+    s.weights[tid] = tid < o.inputs * LAST_TAPS ? weight : 0.0f;
 
-  hold (first.mix () ^ second.mix (), p.tiles == 0, p.status);
+  hold (first.mix () ^ other.mix (), p.tiles == 0, p.status);
   wait_for_inputs ();
   launch_dependents ();
   if (entry.state == 0)
@@ -123,34 +131,43 @@ tail (const MimiTailArgs &args)
           s.x[i / H][TAIL_PAST + TILE - H + i % H];
 
   first.run (&s.x[0][0], TAIL_STRIDE, FIRST - H, 3);
-  first.leave (s.partial, TAIL_PARTIAL, HIDDEN_MOST, warp, 0);
+  first.leave (s.partial, TAIL_COLUMNS, HIDDEN_MOST, warp, 0);
+  other.run (&s.x[0][0], TAIL_STRIDE, FIRST - H, 3);
+  other.leave (s.partial, TAIL_COLUMNS, HIDDEN_MOST, warp, 16);
+  /* There was no room for them before; the barriers hide it. */
+  second.load (group2);
+  ask_first ();
   __syncthreads ();
+  const unsigned column1 = tid % THREADS1 * VALUES1;
 #pragma unroll
   for (int i = 0; i < VALUES1; i++) {
-    const unsigned at = tid + i * MIMI_CUDA_THREADS;
-    const unsigned n = at / TAIL_COLUMNS, t = at % TAIL_COLUMNS;
-    const float y = sum_parts<WARPS> (s.partial + n * TAIL_PARTIAL + t,
-                        HIDDEN_MOST * TAIL_PARTIAL) +
-                    s.bias1[min (n, p.hidden - 1)];
+    const float y = sum_parts<WARPS> (s.partial + tid * VALUES1 + i,
+                        HIDDEN_MOST * TAIL_COLUMNS) +
+                    bias1;
     overflow |= overflows (y);
-    s.hidden[n][FIRST + t] = elu (y);
+    s.hidden[row1][FIRST + column1 + i] = elu (y);
   }
   __syncthreads ();
   second.run (&s.hidden[0][0], TAIL_STRIDE, FIRST, 3);
-  second.leave (s.partial, TAIL_PARTIAL, CHANNELS_MOST, part2, group2 * 16);
+  second.leave (s.partial, TAIL_COLUMNS, CHANNELS_MOST, part2, group2 * 16);
   __syncthreads ();
+  const unsigned column2 = tid % THREADS2 * VALUES2;
 #pragma unroll
-  for (int i = 0; i < VALUES2; i++) {
-    const unsigned at = tid + i * MIMI_CUDA_THREADS;
-    const unsigned n = at / TAIL_COLUMNS, t = at % TAIL_COLUMNS;
-    float y = s.raw[n][FIRST + t] +
-              sum_parts<PARTS2> (s.partial + n * TAIL_PARTIAL + t,
-                  CHANNELS_MOST * TAIL_PARTIAL) +
-              s.bias2[min (n, p.channels - 1)];
-    overflow |= overflows (y);
-    y = elu (y);
-    if (made || t >= 8)
-      s.x[n][FIRST + t] = y;
+  for (int i = 0; i < VALUES2; i += 2) {
+    const float2 old = *(const float2 *)&s.raw[row2][FIRST + column2 + i];
+    float2 y = make_float2 (0, 0);
+#pragma unroll
+    for (int j = 0; j < PARTS2; j++) {
+      const float2 v =
+          *(const float2 *)&s
+               .partial[j * CHANNELS_MOST * TAIL_COLUMNS + tid * VALUES2 + i];
+      y = make_float2 (y.x + v.x, y.y + v.y);
+    }
+    y = make_float2 (old.x + y.x + bias2, old.y + y.y + bias2);
+    overflow |= overflows (y.x) || overflows (y.y);
+    if (made || column2 + i >= 8)
+      *(float2 *)&s.x[row2][FIRST + column2 + i] =
+          make_float2 (elu (y.x), elu (y.y));
   }
   if (!made && tid < length)
     s.x[tid / L][TAIL_PAST - L + tid % L] = past_last;
@@ -160,17 +177,17 @@ tail (const MimiTailArgs &args)
       history_write (entry, o.history, length)[i] =
           s.x[i / L][TAIL_PAST + TILE - L + i % L];
 
-  const unsigned sample_part = tid / TILE, column = tid % TILE;
+  /* A warp has two parts whose channels are in different banks. */
+  const unsigned sample_part = warp / 2 * 4 + warp % 2 + tid / TILE % 2 * 2;
+  const unsigned column = tid % TILE;
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < CHANNELS_MOST / SAMPLE_PARTS; i++) {
     const unsigned c = sample_part + i * SAMPLE_PARTS;
 #pragma unroll
-    for (int tap = 0; tap < LAST_TAPS; tap++) {
-      const float w = s.weights[min (c, o.inputs - 1) * LAST_TAPS + tap];
-      sum = fmaf (
-          s.x[c][TAIL_PAST - L + column + tap], c < o.inputs ? w : 0.0f, sum);
-    }
+    for (int tap = 0; tap < LAST_TAPS; tap++)
+      sum = fmaf (s.x[c][TAIL_PAST - L + column + tap],
+          s.weights[c * LAST_TAPS + tap], sum);
   }
   s.partial[sample_part * TILE + column] = sum;
   __syncthreads ();
@@ -178,7 +195,7 @@ tail (const MimiTailArgs &args)
     o.overflow[index] = 1;
   if (warp > 0)
     return;
-  sum = s.weights[o.inputs * LAST_TAPS];
+  sum = last_bias;
 #pragma unroll
   for (unsigned i = 0; i < SAMPLE_PARTS; i++)
     sum += s.partial[i * TILE + column];
