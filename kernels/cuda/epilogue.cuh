@@ -115,8 +115,10 @@ finish (const MimiGemmArgs &p, unsigned index, const Place &place, float sum,
   const Output y = complete<EPILOGUE> (p, place, sum, partner, old);
 
   *place.to = y.value;
+#if __CUDA_ARCH__ >= 900 /* where there is a kernel that reads it */
   if (EPILOGUE == UP && p.elu_offset)
     place.to[p.elu_offset] = elu (y.before);
+#endif
   if (overflows (y.before))
     atomicOr (p.status + index, 1u);
   return y.before;

@@ -138,7 +138,7 @@ typedef struct {
   unsigned int split;        /* warps that share a tile: 8, or 1 */
   unsigned int slice_log2;   /* channels of a slice of moments */
   unsigned int ratio;        /* of a transposed convolution */
-  unsigned int elu_offset;   /* from its outputs to ELU of them, or 0 for none */
+  unsigned int elu_offset; /* from its outputs to ELU of them, or 0 for none */
   unsigned int ring, ring_blocks, head_dim; /* of keys and values */
   unsigned int gelu_tanh;
   unsigned int second; /* spread.cuh: the kernel in front makes the entries */

@@ -327,7 +327,7 @@ DEVICE = [
     ("many: no barrier before the norm", MANY, "      }\n    }\n    __syncthreads ();\n", "      }\n    }\n", FEW),
     ("many: no barrier after the angles", MANY, "    make_angles (p, (float2 *)shared);\n    __syncthreads ();\n", "    make_angles (p, (float2 *)shared);\n", FEW),
     ("many: no barrier before phases and moments", MANY, "  if (EPILOGUE == RESIDUAL || EPILOGUE == UP)\n    __syncthreads ();\n", "", FEW),
-    ("many: parts of a rank are not summed first", MANY, "if (CLOSES && --subs == 0)", "if (false && CLOSES && --subs == 0)", FEW),
+    ("many: parts of a rank are not summed first", MANY, "if (CLOSES && !EACH && --subs == 0)", "if (false)", FEW),
     ("many: a part ends late", MANY, "left (p.part_rows / 8)", "left (p.part_rows / 8 + 1)", FEW),
     ("many: a fresh stream hears the one before", MANY, "(!made && !remembered)", "false", FEW),
     ("many: history of the wrong tile", MANY, "which.tile != p.tiles - 1", "which.tile != 0", FEW),
