@@ -467,17 +467,23 @@ choose_block (const Launch *l, guint i, guint times)
              : groups > 2 ? 4
                           : groups,
   };
+  gboolean is_tail = mimi_cuda_is_tail (f, i);
+  gdouble many;
 
-  /* In one launch for few tiles, or in two for many, and the output. */
-  if (!f->spread || times % MIMI_CUDA_TILE ||
-      mimi_cuda_cost_many (
-          f, f->network->residual_kernel, channels, hidden, tiles) +
-              mimi_cuda_cost_many (f, 1, hidden, channels, tiles) <
-          mimi_cuda_cost_few (f, b.ranks * tiles, b.part_rows1 / 8 * 3 + 2))
+  /* In one launch for few tiles, or in two for many, and then the output. */
+  if (!f->spread || times % MIMI_CUDA_TILE)
+    return b;
+  many = mimi_cuda_cost_many (
+             f, f->network->residual_kernel, channels, hidden, tiles) +
+         mimi_cuda_cost_many (f, 1, hidden, channels, tiles);
+  if (is_tail ? many + mimi_cuda_cost_output (l->batch->entries) <
+                    mimi_cuda_cost_tail (f, tiles)
+              : many < mimi_cuda_cost_few (
+                           f, b.ranks * tiles, b.part_rows1 / 8 * 3 + 2))
     return b;
   shared = 8 * (b.part_rows1 + b.part_rows2) * STAGED_BYTES +
            8 * 32 * 20 * sizeof (gfloat);
-  if (mimi_cuda_is_tail (f, i)) {
+  if (is_tail) {
     b.kernel = MIMI_CUDA_SPREAD_TAIL;
     b.shape = (Shape){ times / MIMI_CUDA_TILE, l->batch->entries, 1, 0,
       MIMI_CUDA_TAIL_BYTES, TRUE };

@@ -214,6 +214,18 @@ mimi_cuda_cost_many (const MimiCudaFrame *f, guint taps, guint inputs,
   return each / 2 * (5000 + 550.0 * steps) + each % 2 * (5000 + alone * steps);
 }
 
+gdouble
+mimi_cuda_cost_tail (const MimiCudaFrame *f, guint tiles)
+{
+  return 4300.0 * MAX (tiles, (guint)f->processors) / f->processors;
+}
+
+gdouble
+mimi_cuda_cost_output (guint entries)
+{
+  return 15000 + 240.0 * entries;
+}
+
 MimiCudaKernel
 mimi_cuda_get_many_kernel (MimiCudaKernel kernel)
 {

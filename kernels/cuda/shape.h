@@ -61,6 +61,9 @@ gdouble mimi_cuda_cost_few (
     const MimiCudaFrame *frame, guint blocks, guint steps);
 gdouble mimi_cuda_cost_many (const MimiCudaFrame *frame, guint taps,
     guint inputs, guint outputs, guint tiles);
+/* The same of tail.cu, and of output.cu. */
+gdouble mimi_cuda_cost_tail (const MimiCudaFrame *frame, guint tiles);
+gdouble mimi_cuda_cost_output (guint entries);
 
 /* The kernel of many.cuh for a layer. */
 MimiCudaKernel mimi_cuda_get_many_kernel (MimiCudaKernel kernel);
