@@ -302,8 +302,8 @@ spread_parts (const MimiGemmArgs &p)
       in, TAPS == 1 ? product.begin : channel0 + (CLUSTER ? warp * 8 : first));
   const Past past (entry, in, tile, p.tiles, p.times, p.inputs, p.in_stride);
   const Pairs<H> own = { x.x + first / 8 * Pairs<H>::COLUMNS * 4 };
-  PairPast<(H > 0 ? H : 1), (CLUSTER ? (H + 3) / 4 : 1)> before (entry, past,
-      p.history, p.inputs, channel0 + first, n_own, thread, THREADS);
+  PairPast<(H > 0 ? H : 1), (CLUSTER && H > 0 ? (H + 3) / 4 : 1)> before (entry,
+      past, p.history, p.inputs, channel0 + first, n_own, thread, THREADS);
   if constexpr (H > 0) {
     ask_first ();
     if (entry.state != 0)
