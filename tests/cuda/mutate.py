@@ -176,8 +176,8 @@ class Bench:
         return path
 
 
-# Instances of a kernel for other weights than float32: a line of macros each.
-OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|MANY|SPREAD|LAYERS|SPLIT|WHOLE) \([^\n]*?(?:tf32|bf16)[^\n]*?(\\?)$", re.MULTILINE)
+# Instances of a kernel for other weights than float32: a macro each, of one line or two.
+OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|MANY|SPREAD|LAYERS|SPLIT|WHOLE) \([^\n]*?(?:tf32|bf16)(?:[^\n]*, \\\n)?[^\n]*?(\\?)$", re.MULTILINE)
 ENTRY = re.compile(r"^\.visible \.entry (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 
 
