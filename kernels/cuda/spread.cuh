@@ -11,7 +11,7 @@
  * sends its sums to their owners (spread_norm). Elsewhere the warps of a block
  * share its channels too; then the block adds up its parts first, and sends
  * less (spread_parts). Layers of more tiles do without clusters. A part that has
- * more channels than fit in registers is gemm.cuh's (shape.c knows).
+ * more channels than fit in registers is many.cuh's (shape.c knows).
  */
 #pragma once
 

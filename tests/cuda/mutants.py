@@ -179,7 +179,6 @@ DEVICE = [
     ("staging: a fresh stream hears the one before", STAGING, "first + k < inputs && remembers (entry)", "first + k < inputs"),
     ("staging: history of one column earlier", STAGING, "x[k * STAGED_STRIDE + STAGED_PAST + columns - H + j];", "x[k * STAGED_STRIDE + STAGED_PAST + columns - H + j - 1];"),
     ("staging: norm without its offset", STAGING, "* scale[j] * gain[i] + offset[i]", "* scale[j] * gain[i]"),
-    ("staging: the past without ELU", STAGING, "APPLY_ELU ? elu (v)", "false ? elu (v)"),
     ("history: same copy read and written", "cuda/common.cuh", "(entry.copy ^ 1)", "entry.copy"),
     ("ELU loses NaN", "cuda/common.cuh", "return x <= 0.0f ? low > -1.0f ? near : far : x;", "return x > 0.0f ? x : low > -1.0f ? near : far;"),
     ("moments: slices as if they had one mean", "cuda/moments.cuh", "m[i].y + d * d * count[i]", "m[i].y"),
