@@ -119,7 +119,7 @@ add_slots (Cuda *self, GError **error)
   if (!CHECK (self->cuda, error, MemAlloc, (&memory, CHUNK * size)))
     return FALSE;
   g_array_append_val (self->chunks, memory);
-  if (!CHECK (self->cuda, error, MemsetD32, (memory, 0, CHUNK * size / 4)))
+  if (!mimi_cuda_clear (self->cuda, memory, CHUNK * size / 4, error))
     return FALSE;
   for (i = 0; i < CHUNK; i++) {
     Slot *slot = g_new0 (Slot, 1);
@@ -400,7 +400,7 @@ cuda_state_write (gpointer data, gpointer slot, guint64 frames,
     return FALSE;
   mimi_cuda_state_write (&self->frame, own, frames, s->copy, values);
   if (enter (self, error)) {
-    ok = CHECK (self->cuda, error, MemcpyHtoD, (s->state, own, size));
+    ok = mimi_cuda_upload (self->cuda, s->state, own, size, error);
     leave (self);
     count_copy (self, size, 0);
   }

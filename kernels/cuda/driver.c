@@ -105,6 +105,21 @@ mimi_cuda_check (
   return FALSE;
 }
 
+gboolean
+mimi_cuda_upload (const MimiCuda *self, CUdeviceptr to, gconstpointer from,
+    gsize size, GError **error)
+{
+  return CHECK (self, error, MemcpyHtoD, (to, from, size)) &&
+         CHECK (self, error, StreamSynchronize, (NULL));
+}
+
+gboolean
+mimi_cuda_clear (const MimiCuda *self, CUdeviceptr to, gsize n, GError **error)
+{
+  return CHECK (self, error, MemsetD32, (to, 0, n)) &&
+         CHECK (self, error, StreamSynchronize, (NULL));
+}
+
 /* NULL if the device can be used, else why not. */
 static const gchar *
 examine (const MimiCuda *self, gint ordinal, MimiCudaDevice *device)

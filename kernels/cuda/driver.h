@@ -163,6 +163,14 @@ gboolean mimi_cuda_find_device (
 gboolean mimi_cuda_check (
     const MimiCuda *cuda, CUresult result, const gchar *what, GError **error);
 
+/* Copies `size` bytes to the device, or clears `n` words there, and waits until
+ * that is done. The driver's own calls may return before: the copy once `from` has
+ * been read, and our streams do not wait for the default one, on which both are. */
+gboolean mimi_cuda_upload (const MimiCuda *cuda, CUdeviceptr to,
+    gconstpointer from, gsize size, GError **error);
+gboolean mimi_cuda_clear (
+    const MimiCuda *cuda, CUdeviceptr to, gsize n, GError **error);
+
 /* CHECK (cuda, error, MemAlloc, (&address, size)): FALSE with `error` set if
  * the call failed. */
 #define CHECK(cuda, error, name, arguments) \

@@ -42,7 +42,7 @@ allocate (MimiCudaGraph *self, const MimiCudaFrame *frame, guint entries,
               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) ||
       !CHECK (cuda, error, MemHostGetDevicePointer, (&host, self->pinned, 0)) ||
       /* Columns that a small layer does not fill are read, if not used. */
-      !CHECK (cuda, error, MemsetD32, (self->memory, 0, activations / 4)))
+      !mimi_cuda_clear (cuda, self->memory, activations / 4, error))
     return FALSE;
 
   memset (self->pinned, 0, pinned);

@@ -454,7 +454,7 @@ mimi_cuda_weights_init (MimiCudaWeights *self, const MimiCuda *cuda,
   if (ok)
     relocate (self, network);
   ok = ok &&
-       CHECK (cuda, error, MemcpyHtoD, (self->memory, pack.bytes, self->size));
+       mimi_cuda_upload (cuda, self->memory, pack.bytes, self->size, error);
   g_free (pack.bytes);
   if (!ok)
     mimi_cuda_weights_clear (self, cuda);

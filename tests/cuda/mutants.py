@@ -55,7 +55,7 @@ HOST = [
     ("the row of codes is short", BACKEND, "size = item->n_codes * sizeof *item->codes;", "size = item->n_codes * sizeof *item->codes / 2;"),
     ("PCM is short", BACKEND, "MIMI_CUDA_PCM_BYTES, size);", "MIMI_CUDA_PCM_BYTES, size - 4);"),
     ("state read is short", BACKEND, "(own, s->state, size)", "(own, s->state, size / 2)"),
-    ("state written is short", BACKEND, "(s->state, own, size)", "(s->state, own, size / 2)"),
+    ("state written is short", BACKEND, "s->state, own, size, error)", "s->state, own, size / 2, error)"),
     ("state written, its age not", BACKEND, "    s->frame = frames;", "    (void)frames;"),
     # batches and waits
     ("a launch too many", BACKEND, "if (best->device.entries >= n)", "if (best->device.entries >= (n + 1) / 2)"),
@@ -73,7 +73,7 @@ HOST = [
     ("a graph keeps another's rows", GRAPH, "device->host_rows = host + rows_at;", "static CUdeviceptr first; if (!first) first = host + rows_at; device->host_rows = first;"),
     ("a graph writes PCM over its rows", GRAPH, "device->host_pcm = host + pcm_at;", "device->host_pcm = host + rows_at;"),
     ("status lies on entries", GRAPH, "device->status = device->device_entry + entries * sizeof (MimiEntry);", "device->status = device->device_entry;"),
-    ("scratch is not zeroed", GRAPH, "!CHECK (cuda, error, MemsetD32, (self->memory, 0, activations / 4))", "0"),
+    ("scratch is not zeroed", GRAPH, "!mimi_cuda_clear (cuda, self->memory, activations / 4, error)", "0"),
     ("scratch is short", GRAPH, "(&self->memory, activations + entries * sizeof (MimiEntry) +", "(&self->memory, activations / 2 + entries * sizeof (MimiEntry) +"),
     ("pinned memory is short", GRAPH, "gsize pinned = pcm_at + entries * MIMI_CUDA_PCM_BYTES;", "gsize pinned = pcm_at + (entries * MIMI_CUDA_PCM_BYTES + 1) / 2;"),
     ("a failed capture is used", GRAPH, "       ok && CHECK (cuda, error, GraphInstantiate", "       CHECK (cuda, error, GraphInstantiate"),
@@ -89,6 +89,8 @@ HOST = [
     ("an old driver is good enough", "cuda/driver.c", "cuda.version < REQUIRED_VERSION", "0"),
     ("a missing symbol is not noticed", "cuda/driver.c", "} else if (missing) {", "} else if (0) {"),
     ("an old GPU is good enough", "cuda/driver.c", "device->major < MINIMUM_MAJOR ||", "0 ||"),
+    ("copies are not waited for", "cuda/driver.c", "MemcpyHtoD, (to, from, size)) &&\n         CHECK (self, error, StreamSynchronize, (NULL))", "MemcpyHtoD, (to, from, size))"),
+    ("fills are not waited for", "cuda/driver.c", "MemsetD32, (to, 0, n)) &&\n         CHECK (self, error, StreamSynchronize, (NULL))", "MemsetD32, (to, 0, n))"),
     ("out of memory is any failure", "cuda/driver.c", "result == CUDA_ERROR_OUT_OF_MEMORY ? MIMI_ERROR_NO_MEMORY", "0 ? MIMI_ERROR_NO_MEMORY"),
     # streams
     ("every frame is fresh", "engine/stream.c", "    stream->fresh = FALSE;\n    stream->position +=", "    stream->position +="),
@@ -98,7 +100,7 @@ HOST = [
 # Where things lie, and how kernels are launched. Not here, since nothing comes out differently: longer parts than
 # mimi_cuda_choose_subs () thinks of, as long as host and kernels agree (the last ones are empty, a warp loads its weights in turns).
 LAYOUT = [
-    ("weights: the copy is short", "cuda/pack.c", "(self->memory, pack.bytes, self->size)", "(self->memory, pack.bytes, self->size / 2)"),
+    ("weights: the copy is short", "cuda/pack.c", "self->memory, pack.bytes, self->size, error)", "self->memory, pack.bytes, self->size / 2, error)"),
     # frame.c
     ("two histories in one place", FRAME, "2 * n->channels[i + 1] * (n->residual_kernel - 1)", "32"),
     ("a history has one copy", FRAME, "take (length, 2 * n->channels[i]);", "take (length, n->channels[i]);"),

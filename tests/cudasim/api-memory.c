@@ -200,10 +200,12 @@ copy (CopyKind kind, guint64 device, guint64 source, void *host, gsize size,
     n->staged = g_memdup2 (host, size);
   if (!captured)
     count_copy (kind, size);
+  gboolean staged = n->staged != NULL;
   CUresult r = stream_add (stream, n);
   if (r)
     return r;
-  if (wait) {
+  /* A copy up returns as soon as other memory than pinned has been read. */
+  if (wait && !staged) {
     r = stream == stream->context->legacy
             ? streams_run_blocking (stream->context)
             : stream_run (stream);
@@ -290,9 +292,11 @@ API (cuMemcpyAsync, CUdeviceptr to, CUdeviceptr from, size_t size,
 
 /* ---- filling ---- */
 
+/* None of these waits for the device: cuMemset is in order with what is on the
+ * default stream, and with nothing else. */
+
 static CUresult
-set (guint64 device, guint32 value, guint width, gsize n, SimStream *stream,
-    gboolean wait)
+set (guint64 device, guint32 value, guint width, gsize n, SimStream *stream)
 {
   if (!n)
     return CUDA_SUCCESS;
@@ -307,9 +311,7 @@ set (guint64 device, guint32 value, guint width, gsize n, SimStream *stream,
   node->size = n * width;
   if (!stream->capture)
     sim_stats.memsets++;
-  CUresult r = stream_add (stream, node);
-  /* cuMemset does not wait for the device, but is in order with what is. */
-  return r || !wait ? r : streams_run_blocking (stream->context);
+  return stream_add (stream, node);
 }
 
 #define SET(name, type, width) \
@@ -317,12 +319,12 @@ set (guint64 device, guint32 value, guint width, gsize n, SimStream *stream,
   { \
     ENTER (); \
     SYNCHRONOUS (); \
-    RETURN (set (to, value, width, n, api_context ()->legacy, TRUE)); \
+    RETURN (set (to, value, width, n, api_context ()->legacy)); \
   } \
   API (name##Async, CUdeviceptr to, type value, size_t n, CUstream stream) \
   { \
     ENTER (); \
-    RETURN (set (to, value, width, n, stream_of (stream), FALSE)); \
+    RETURN (set (to, value, width, n, stream_of (stream))); \
   }
 SET (cuMemsetD8, unsigned char, 1)
 SET (cuMemsetD16, unsigned short, 2)

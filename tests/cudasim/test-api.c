@@ -53,6 +53,17 @@ test_lazy (void)
   OK (cuStreamSynchronize (stream));
   g_assert_cmpint (first (x), ==, 3);
 
+  /* Nor do fills, and copies of other memory than pinned, and such a stream does
+   * not wait for them. */
+  OK (cuMemsetD32_v2 (x, 7, 32));
+  zero[0] = 8;
+  OK (cuMemcpyHtoD_v2 (x + 4, zero, 4));
+  zero[0] = 0;
+  OK (launch_add (x, 1, stream));
+  OK (cuStreamSynchronize (stream));
+  g_assert_cmpint (first (x), ==, 7); /* the fill came after the sum */
+  g_assert_cmpint (first (x + 4), ==, 8);
+
   /* Pinned memory is read when the copy runs, and written then. */
   OK (cuMemHostAlloc ((void **)&pinned, 128, 0));
   memset (pinned, 0, 128);

@@ -64,6 +64,7 @@ gpu_upload (gconstpointer data, gsize size)
 {
   CUdeviceptr address = gpu_empty (size);
   OK (cuMemcpyHtoD_v2 (address, data, size));
+  OK (cuStreamSynchronize (NULL));
   return address;
 }
 
