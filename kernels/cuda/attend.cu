@@ -101,9 +101,10 @@ spread_attention (const MimiAttentionArgs &p)
   for (int j = 0; j < 2; j++) {
     to[j] = remote (
         &sums[rank][quarter % QUARTERS * 16 + lane / 4 * 2], lane % 4 * 2 + j);
-    now (to[j]);
+    settle (to[j]);
   }
-  now (newest), now (from), now (at), now (to_found), now (has_keys);
+  settle (newest), settle (from), settle (at), settle (to_found),
+      settle (has_keys);
 
   /* Keys of one block, or values of three: those that the run does not add to
    * before the wait, the others after it. */
@@ -139,7 +140,7 @@ spread_attention (const MimiAttentionArgs &p)
     for (int i = 0; i < RING; i++)
 #pragma unroll
       for (int j = 0; j < 4; j++)
-        now (ring[i].a[j]), now (ring[i].rest[j]);
+        settle (ring[i].a[j]), settle (ring[i].rest[j]);
   }
 
   wait_for_inputs ();
@@ -206,7 +207,7 @@ spread_attention (const MimiAttentionArgs &p)
   cluster_arrive ();
   const unsigned t = attend.first + rank;
   unsigned out = (which.head * DIM + threadIdx.x) * TILE + t;
-  now (out);
+  settle (out);
   cluster_wait ();
 
   if (threadIdx.x < DIM && t < p.times)
@@ -250,7 +251,7 @@ attention_matrix (const MimiAttentionArgs &p)
       Weights ring[STEPS];
 #pragma unroll
       for (int s = 0; s < STEPS; s++) /* split again: registers are few */
-        now (query[s][0]), now (query[s][1]);
+        settle (query[s][0]), settle (query[s][1]);
       attend.template load_keys<STEPS> (attend.find_keys (age, 0), age, pairs);
       float *to = &scores[warp][i][0][0] + attend.find_score ();
       if (warp > 0) {

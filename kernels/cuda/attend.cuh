@@ -62,32 +62,6 @@ struct Pair {
   float2 upper, lower;
 };
 
-/* Computes x here, and not where it is used first: what can be done before the
- * dependency wait is not to be done after it. */
-static __device__ void
-now (float &x)
-{
-  asm volatile("" : "+f"(x));
-}
-
-static __device__ void
-now (unsigned &x)
-{
-  asm volatile("" : "+r"(x));
-}
-
-static __device__ void
-now (size_t &x)
-{
-  asm volatile("" : "+l"(x));
-}
-
-static __device__ void
-now (const float *&x)
-{
-  asm volatile("" : "+l"(x));
-}
-
 template <int N>
 static __device__ void
 split_pairs (const Pair *x, Weights *to)

@@ -115,6 +115,38 @@ ask_first ()
   asm volatile("" ::: "memory");
 }
 
+/* Copies 16 or 8 bytes of global memory to shared memory, while the thread goes on. */
+static __device__ void
+copy_to_shared (float *to, const float4 *from)
+{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared (to)),
+               "l"(from)
+               : "memory");
+#endif
+}
+
+static __device__ void
+copy_to_shared (float *to, const float2 *from)
+{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
+                   (unsigned)__cvta_generic_to_shared (to)),
+               "l"(from)
+               : "memory");
+#endif
+}
+
+/* Until all that this thread copies has come. */
+static __device__ void
+wait_for_copies ()
+{
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 /* Has something computed here and not where it is used: before the wait there is
  * time. */
 static __device__ void
@@ -127,6 +159,12 @@ static __device__ void
 settle (float &x)
 {
   asm volatile("" : "+f"(x));
+}
+
+static __device__ void
+settle (size_t &x)
+{
+  asm volatile("" : "+l"(x));
 }
 
 template <typename T>

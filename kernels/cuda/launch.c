@@ -233,10 +233,9 @@ launch_gemm (
       }
     }
   }
-  if (many || shape.shared > MOST_SHARED ||
-      mimi_cuda_cost_many (f, mimi_cuda_get_taps (f, kernel), args->inputs,
-          args->outputs,
-          tiles) < mimi_cuda_cost_few (f, shape.x * tiles, steps))
+  if (many || mimi_cuda_cost_many (f, mimi_cuda_get_taps (f, kernel),
+                  args->inputs, args->outputs,
+                  tiles) < mimi_cuda_cost_few (f, shape.x * tiles, steps))
     return launch (l, mimi_cuda_get_many_kernel (kernel),
         (Shape){ divide_up (args->outputs, MIMI_CUDA_MANY_ROWS),
             divide_up (tiles, MIMI_CUDA_MANY_TILES), 1, 0, 0, TRUE },

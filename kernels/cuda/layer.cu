@@ -298,7 +298,7 @@ struct Layers : LayersBlock<WIDTH, DIM> {
     cluster_wait ();
     if (attends)
       make_qkv (value);
-    Window<DIM>::end ();
+    wait_for_copies ();
     cluster_arrive ();
     load_ffn1 (layer);
     this->keep (layer, value);

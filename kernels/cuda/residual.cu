@@ -14,36 +14,6 @@
 /* Outputs of the second product, at once. */
 #define OUTPUTS 32
 
-static __device__ void
-copy_to_shared (float *to, const float4 *from)
-{
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   (unsigned)__cvta_generic_to_shared (to)),
-               "l"(from)
-               : "memory");
-#endif
-}
-
-static __device__ void
-copy_to_shared (float *to, const float2 *from)
-{
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(
-                   (unsigned)__cvta_generic_to_shared (to)),
-               "l"(from)
-               : "memory");
-#endif
-}
-
-static __device__ void
-wait_for_copies ()
-{
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
 /* Grid: (ranks, pieces of 8 HALVES columns of all entries); a cluster a piece. */
 template <typename Raw, int PRODUCTS, int HALVES>
 static __device__ void

@@ -3,7 +3,7 @@
  *
  * One stream is a matter of latency: all weights of a layer are in registers
  * before the kernel's input is there, and each warp has few channels to sum.
- * Sums are those of gemm.cuh, part by part.
+ * Sums are those of gemm.cuh and many.cuh, part by part.
  *
  * The eight blocks of a cluster share the input channels of a layer of one tile,
  * and each finishes two times of it. What has a LayerNorm in front is as wide as

@@ -120,25 +120,6 @@ stage_history (const MimiEntry &entry, const Past &past, unsigned history,
   }
 }
 
-/* And those that this launch has made. */
-template <int H, bool APPLY_ELU>
-static __device__ void
-stage_past (
-    const Past &past, unsigned inputs, unsigned first, unsigned n, float *x)
-{
-  if (past.reach == 0)
-    return;
-  for (unsigned k = threadIdx.x; k < n; k += MIMI_CUDA_THREADS)
-    past.each<H> (min (first + k, inputs - 1), [&] (int j, const float *place) {
-      if (H - j <= past.reach) {
-        const float v = *place;
-        x[k * STAGED_STRIDE + STAGED_PAST - H + j] = first + k >= inputs ? 0.0f
-                                                     : APPLY_ELU ? elu (v)
-                                                                 : v;
-      }
-    });
-}
-
 /* Leaves the last H of `columns` for the next launch, as the product saw them. */
 template <int H>
 static __device__ void

@@ -21,32 +21,14 @@ template <int DIM> struct Window {
     return d / (DIM / 2) * HALF + d % (DIM / 2) * TILE + column;
   }
 
-  static __device__ void
-  copy (float *to, const float *from)
-  {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     (unsigned)__cvta_generic_to_shared (to)),
-                 "l"(from)
-                 : "memory");
-#endif
-  }
-
   __device__ void
   begin (const float *k, const float *v, unsigned block, unsigned slot) const
   {
     for (unsigned i = threadIdx.x; i < PIECES; i += MIMI_CUDA_THREADS) {
-      copy (keys + block * KEYS + key_place (i / 4, i % 4 * 4),
-          k + slot * DIM * TILE + i * 4);
-      copy (values + block * VALUES + i * 4, v + slot * DIM * TILE + i * 4);
+      copy_to_shared (keys + block * KEYS + key_place (i / 4, i % 4 * 4),
+          (const float4 *)(k + slot * DIM * TILE + i * 4));
+      copy_to_shared (values + block * VALUES + i * 4,
+          (const float4 *)(v + slot * DIM * TILE + i * 4));
     }
-  }
-
-  static __device__ void
-  end ()
-  {
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
   }
 };

@@ -271,8 +271,8 @@ DEVICE = [
     ("attend: no barrier before warps are joined", ATTEND_KERNELS, BARRIER + "\n  const unsigned i", "\n  const unsigned i"),
     ("attend: no dependency wait", ATTEND_KERNELS, "  wait_for_inputs ();\n  /* Who", "  /* Who"),
     ("attend: sent to blocks that have not begun", ATTEND_KERNELS, "    cluster_wait ();\n#pragma unroll", "#pragma unroll"),
-    ("attend: joined before all have come", ATTEND_KERNELS, "  now (out);\n  cluster_wait ();\n", "  now (out);\n"),
-    ("attend: the newest block is looked at before the wait", ATTEND_KERNELS, "  wait_for_inputs ();\n  /* Who", "  if (rank == 0 && has_values)\n    attend.load_values (newest, 0, (Pair *)ring), now (ring[0].a[0]);\n  wait_for_inputs ();\n  /* Who"),
+    ("attend: joined before all have come", ATTEND_KERNELS, "  settle (out);\n  cluster_wait ();\n", "  settle (out);\n"),
+    ("attend: the newest block is looked at before the wait", ATTEND_KERNELS, "  wait_for_inputs ();\n  /* Who", "  if (rank == 0 && has_values)\n    attend.load_values (newest, 0, (Pair *)ring), settle (ring[0].a[0]);\n  wait_for_inputs ();\n  /* Who"),
     # runs
     ("run: the first tile of the frame before", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1) * inputs * TILE)", "in - entry_stride)"),
     ("run: the frame's own last tile", "cuda/common.cuh", "in - entry_stride + (size_t)(tiles - 1)", "in + (size_t)(tiles - 1)"),
@@ -301,7 +301,7 @@ DEVICE = [
     ("layers: sent to blocks that have not begun", LAYER, "  cluster_wait ();\n#pragma unroll 1", "#pragma unroll 1"),
     ("layers: no dependency wait", LAYER, "  wait_for_inputs ();\n", ""),
     ("layers: who follows reads entries that are not there yet", LAYER, "  cluster_begin ();\n", "  launch_dependents ();\n  cluster_begin ();\n"),
-    ("layers: copies are not waited for", LAYER, "    Window<DIM>::end ();\n", ""),
+    ("layers: copies are not waited for", LAYER, "    wait_for_copies ();\n", ""),
     # who has what
     ("layers: the last block gets no input", LAYER_BLOCK, "        if (other < n)\n", "        if (other + 1 < n)\n"),
     ("layers: keys stay at home", LAYER, "rank0 + (rank + j) % SHARE), value[i][0],", "rank), value[i][0],"),
