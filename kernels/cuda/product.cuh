@@ -15,7 +15,7 @@ struct Product {
   static constexpr int FEW = STEPS > 2 ? 2 : 1; /* of smaller networks */
 
   const Raw *weights;
-  const unsigned all_steps, all_groups, part_rows, begin, n_steps;
+  const unsigned all_steps, all_groups, begin, n_steps;
   unsigned group;
   Raw w[STEPS][TAPS][GROUPS];
   Weights ready[PREPARED ? STEPS : 1][TAPS][GROUPS];
@@ -26,7 +26,7 @@ struct Product {
       unsigned rows_of_part, unsigned part)
       : weights ((const Raw *)from + threadIdx.x % 32),
         all_steps ((inputs + 7) / 8), all_groups ((outputs + 15) / 16),
-        part_rows (rows_of_part), begin (min (part * rows_of_part, inputs)),
+        begin (min (part * rows_of_part, inputs)),
         n_steps ((min (begin + rows_of_part, inputs) - begin + 7) / 8)
   {
   }

@@ -9,7 +9,7 @@
 # network. A Python with numpy, one with PyTorch, and compute-sanitizer are used where they
 # are found. Ends after N seconds (345), whatever happens; a section that fails or takes too
 # long does not keep the others from running. The last lines are a section for
-# docs/measurements.md; it and the logs are also in $OUT, else in FOLDER/results.
+# docs/measurements.md; it (report.md) and logs.tar.gz are also in $OUT, else in FOLDER/results.
 #
 #   --small  one small network, few frames: for the simulated GPU of tests/cudasim
 # shellcheck disable=SC2317 # functions that section() calls, by their names
@@ -19,12 +19,12 @@ cd "$top" || exit 1
 . pipelines/setup.sh
 
 begin=$SECONDS
-folder=$top/build-carry total=345 small=no
+folder=$top/build-carry total=345 small=no patience=1
 while [ $# -gt 0 ]; do
   case $1 in
     --build) folder=$(cd "$2" && pwd) || exit 2; shift ;;
     --seconds) total=$2; shift ;;
-    --small) small=yes ;;
+    --small) small=yes patience=4 ;;
     -h | --help) print_help; exit 0 ;;
     *) print_help; exit 2 ;;
   esac
@@ -42,7 +42,7 @@ out=${OUT:-$folder/results}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out" "$work/bin"
-rm -f "$out"/*.log "$out/report.md"
+rm -f "$out"/*.log "$out/logs.tar.gz" "$out/report.md"
 
 programs=$folder
 if [ -f "$folder/programs.tar.gz" ]; then
@@ -125,7 +125,7 @@ declare -A result
 # it prints is kept in NAME.log.
 section ()
 {
-  name=$1 limit=$2
+  name=$1 limit=$(($2 * patience))
   shift 2
   names+=("$name")
   left=$((total - (SECONDS - begin) - 5))
@@ -302,4 +302,6 @@ card=$(sed -n 's/^decodes on *cuda, \(.*\); weights.*/\1/p' "$out/card.log" 2>/d
 } >"$out/report.md"
 printf '\n'
 cat "$out/report.md"
+# Two files are easier to bring back than thirty.
+(cd "$out" && tar -czf logs.tar.gz ./*.log && rm ./*.log)
 exit $status
