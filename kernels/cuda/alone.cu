@@ -110,12 +110,13 @@ struct Alone {
 
     /* A slice of moments is four steps; a lane has four times of each. */
     float mean[2][4], squares[2][4];
-    add_up (y, mean, [] (float x, int, int) { return x; });
+    add_up (y, mean, [] (float sum, float x, int, int) { return sum + x; });
 #pragma unroll
     for (int j = 0; j < 8; j++)
       mean[j / 4][j % 4] *= 1.0f / 32;
-    add_up (y, squares, [&] (float x, int slice, int t) {
-      return (x - mean[slice][t]) * (x - mean[slice][t]);
+    add_up (y, squares, [&] (float sum, float x, int slice, int t) {
+      const float d = x - mean[slice][t];
+      return fmaf (d, d, sum);
     });
 #pragma unroll
     for (int j = 0; j < 2; j++)
@@ -129,7 +130,7 @@ struct Alone {
       }
   }
 
-  /* Of both slices, the sums of function (value, slice, time). */
+  /* Of both slices, sums: of function (sum so far, value, slice, time). */
   template <typename Function>
   __device__ void
   add_up (
@@ -142,7 +143,7 @@ struct Alone {
     for (int i = 0; i < STEPS; i++)
 #pragma unroll
       for (int t = 0; t < 4; t++)
-        sum[i / 4][t] += function (y[i][t], i / 4, t);
+        sum[i / 4][t] = function (sum[i / 4][t], y[i][t], i / 4, t);
 #pragma unroll
     for (int other = 4; other < 32; other *= 2)
 #pragma unroll
@@ -201,7 +202,7 @@ __launch_bounds__ (MIMI_CUDA_THREADS)
     if (exists && (older ? entry.follows > 0 : mine >= usual))
       value = older ? last[mine] : row[mine];
     vector[older][mine] = exists && entry.kind == MIMI_CUDA_NORMALIZED
-                              ? value * std + mean
+                              ? fmaf (value, std, mean)
                               : value;
   }
   __syncthreads ();

@@ -12,7 +12,7 @@ static __device__ float
 gelu (float x, bool tanh_form)
 {
   if (tanh_form) /* 1/2 (1 + tanh u) is the logistic function of 2 u */
-    return x / (1.0f + expf (-1.5957691216f * (x + 0.044715f * x * x * x)));
+    return x / (1.0f + expf (-1.5957691216f * fmaf (0.044715f * x * x, x, x)));
   return 0.5f * x * (1.0f + erff (x * 0.70710678f));
 }
 
@@ -94,7 +94,7 @@ complete (const MimiGemmArgs &p, const Place &place, float sum, float partner,
       QKV) /* which product is rounded must not be a kernel's choice */
     y = fmaf (partner, place.sine, sum * place.cosine);
   else if (EPILOGUE == RESIDUAL)
-    y = old + place.bias * sum;
+    y = fmaf (place.bias, sum, old);
   else if (EPILOGUE == CONV || EPILOGUE == UP)
     y = sum + place.bias;
   else if (EPILOGUE == SKIP)

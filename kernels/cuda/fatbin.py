@@ -39,7 +39,9 @@ def main():
     only_ptx = [int(a[3:]) for a in sys.argv[7:] if a.startswith("ptx")]
     wanted = [int(a) for a in sys.argv[7:] if not a.startswith("ptx")]
     archs = known(nvcc, sorted(wanted + only_ptx) or ARCHITECTURES)
-    command = [nvcc, "-fatbin", "-std=c++17", "-Xptxas", "-v",
+    # Which products are rounded is written in the sources, with fmaf(): kernels
+    # that may take each other's place have the same bits, whatever compiles them.
+    command = [nvcc, "-fatbin", "-std=c++17", "-fmad=false", "-Xptxas", "-v",
                "-MD", "-MF", depfile, "-o", image]
     command.append("--compress-mode=none" if supports(nvcc, "compress-mode")
                    else "--no-compress")

@@ -85,7 +85,7 @@ stage (const MimiGemmArgs &p, const MimiEntry &entry, const float *in,
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       if (PROLOGUE == NORM)
-        now[i][j] = (now[i][j] - mean[j]) * scale[j] * gain + offset;
+        now[i][j] = normalize (now[i][j], mean[j], scale[j], gain, offset);
       if (PROLOGUE == ELU)
         now[i][j] = elu (now[i][j]);
       if (k0 + i * 8 + lane / 4 >= end)

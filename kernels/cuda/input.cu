@@ -24,7 +24,7 @@ struct Scale {
   __device__ float
   apply (const MimiEntry &entry, float x) const
   {
-    return entry.kind == MIMI_CUDA_NORMALIZED ? x * std + mean : x;
+    return entry.kind == MIMI_CUDA_NORMALIZED ? fmaf (x, std, mean) : x;
   }
 };
 
@@ -117,12 +117,15 @@ struct Front {
     for (int i = 0; i < N; i++)
       sum[i] = weight[i] * x;
 #pragma unroll 4
-    for (unsigned k = lane + 32; k < p.length; k += 32)
+    for (unsigned k = lane + 32; k < p.length; k += 32) {
+      const float y = vector[k];
 #pragma unroll
       for (int i = 0; i < N; i++)
-        sum[i] += __ldg (p.projection + channel (warp_row (i)) * p.length + k) *
-                  vector[k];
-        /* Two lanes share what both have of two channels, until each has one. */
+        sum[i] = fmaf (y,
+            __ldg (p.projection + channel (warp_row (i)) * p.length + k),
+            sum[i]);
+    }
+    /* Two lanes share what both have of two channels, until each has one. */
 #pragma unroll
     for (unsigned half = N / 2, other = 16; half > 0; half /= 2, other /= 2) {
       const bool upper = lane & other;
@@ -166,9 +169,9 @@ struct Front {
     const float now = project (entry, vector);
 #pragma unroll
     for (int i = 0; i < 4; i++) /* times that do not exist have moments of 0 */
-      (&y.x)[i] = t + i < p.times
-                      ? now * (&filter[0].x)[i] + before * (&filter[1].x)[i]
-                      : 0.0f;
+      (&y.x)[i] = t + i < p.times ? fmaf (now, (&filter[0].x)[i],
+                                        before * (&filter[1].x)[i])
+                                  : 0.0f;
     *(float4 *)place (values, row, t) = y;
     __syncthreads ();
     if (row < n) {

@@ -259,17 +259,17 @@ template <int WIDTH, int DIM> struct LayersBlock {
 #pragma unroll
       for (unsigned s = 0; s < WIDTH / 32; s++) {
         m[s] = room.moments[j][s];
-        sum[s % 2] += m[s].x * 32.0f;
+        sum[s % 2] = fmaf (m[s].x, 32.0f, sum[s % 2]);
       }
       const float mean = (sum[0] + sum[1]) * (1.0f / WIDTH);
 #pragma unroll
       for (unsigned s = 0; s < WIDTH / 32; s++) {
         const float d = m[s].x - mean;
-        squares[s % 2] += m[s].y + d * d * 32.0f;
+        squares[s % 2] += fmaf (d * d, 32.0f, m[s].y);
       }
       const float all =
-          rsqrtf ((squares[0] + squares[1]) * (1.0f / WIDTH) + p.norm_eps);
-      const float z = (y[j] - mean) * all * gain + offset;
+          rsqrtf (fmaf (squares[0] + squares[1], 1.0f / WIDTH, p.norm_eps));
+      const float z = normalize (y[j], mean, all, gain, offset);
       float *place = &room.x[2 * rank + j][threadIdx.x];
       *place = z;
 #pragma unroll
@@ -462,7 +462,7 @@ template <int WIDTH, int DIM> struct LayersBlock {
     }
 #pragma unroll
     for (unsigned j = 0; j < 2; j++) {
-      y[j] = y[j] + scale * sum[j];
+      y[j] = fmaf (scale, sum[j], y[j]);
       overflow |= overflows (y[j]);
     }
   }

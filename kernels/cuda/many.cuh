@@ -135,8 +135,8 @@ template <int TAPS, Prologue PROLOGUE> struct Feed {
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         if (PROLOGUE == NORM)
-          v[j] = (v[j] - norms[0][column + j]) * norms[1][column + j] * gain +
-                 offset;
+          v[j] = normalize (
+              v[j], norms[0][column + j], norms[1][column + j], gain, offset);
         if (PROLOGUE == ELU)
           v[j] = elu (v[j]);
       }

@@ -11,6 +11,13 @@
 
 #include "common.cuh"
 
+/* A value behind LayerNorm. */
+static __device__ float
+normalize (float x, float mean, float scale, float gain, float offset)
+{
+  return fmaf ((x - mean) * scale, gain, offset);
+}
+
 /* The moments of two groups of as many channels together, na and nb of which are
  * there. Both lanes of a pair have the same: what is rounded does not depend on
  * which of them is which. */
@@ -19,8 +26,7 @@ join_two (float2 &m, float2 other, unsigned na, unsigned nb)
 {
   const float share = 1.0f / max (na + nb, 1);
   const float d = m.x - other.x;
-  m.x =
-      __fadd_rn (__fmul_rn (m.x, na * share), __fmul_rn (other.x, nb * share));
+  m.x = m.x * (na * share) + other.x * (nb * share);
   m.y = fmaf (d * (na * nb * share), d, m.y + other.y);
 }
 
@@ -104,7 +110,7 @@ template <int N> struct Slices {
   {
 #pragma unroll
     for (int i = 0; i < N; i++)
-      sum += m[i].x * count[i];
+      sum = fmaf (m[i].x, count[i], sum);
     return sum;
   }
 
@@ -114,7 +120,7 @@ template <int N> struct Slices {
 #pragma unroll
     for (int i = 0; i < N; i++) {
       const float d = m[i].x - mean;
-      sum += count[i] > 0.0f ? m[i].y + d * d * count[i] : 0.0f;
+      sum += count[i] > 0.0f ? fmaf (d * d, count[i], m[i].y) : 0.0f;
     }
     return sum;
   }
@@ -126,7 +132,7 @@ template <int N> struct Slices {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i++)
-      sum += m[i].x * rows;
+      sum = fmaf (m[i].x, rows, sum);
     return sum;
   }
 
@@ -137,7 +143,7 @@ template <int N> struct Slices {
 #pragma unroll
     for (int i = 0; i < N; i++) {
       const float d = m[i].x - mean;
-      sum += m[i].y + d * d * rows;
+      sum += fmaf (d * d, rows, m[i].y);
     }
     return sum;
   }
@@ -199,7 +205,7 @@ template <int N> struct Moments {
       }
     }
     squares += __shfl_xor_sync (FULL_WARP, squares, TILE);
-    scale = rsqrtf (squares * share + eps);
+    scale = rsqrtf (fmaf (squares, share, eps));
   }
 };
 

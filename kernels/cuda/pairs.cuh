@@ -92,7 +92,7 @@ struct Unit {
     for (int i = 0; i < 2; i++)
 #pragma unroll
       for (int h = 0; h < 2; h++)
-        v[i][h] = (v[i][h] - mean[h]) * scale[h] * gain[i] + offset[i];
+        v[i][h] = normalize (v[i][h], mean[h], scale[h], gain[i], offset[i]);
   }
 
   template <int H>

@@ -71,7 +71,7 @@ struct Staged {
 #pragma unroll
       for (int j = 0; j < 4; j++)
         (&now[i].x)[j] =
-            ((&now[i].x)[j] - mean[j]) * scale[j] * gain[i] + offset[i];
+            normalize ((&now[i].x)[j], mean[j], scale[j], gain[i], offset[i]);
     });
   }
 

@@ -168,7 +168,7 @@ class Bench:
             if file.name not in included(sources / unit):
                 continue
             out = folder / (unit + ".ptx")
-            subprocess.run([self.nvcc, "-ptx", "-std=c++17", f"-arch=compute_{capability}", "-o", out, sources / unit],
+            subprocess.run([self.nvcc, "-ptx", "-std=c++17", "-fmad=false", f"-arch=compute_{capability}", "-o", out, sources / unit],
                            check=True)
             ptx = put_kernels(ptx, out.read_text())
         path = folder / "kernels.ptx"

@@ -54,7 +54,7 @@ class Compiler:
 
     def compile(self, source, arch):
         program = ctypes.c_void_p()
-        options = [f"--gpu-architecture=compute_{arch}", "--std=c++17", f"-I{KERNELS}", "--device-as-default-execution-space",
+        options = [f"--gpu-architecture=compute_{arch}", "--std=c++17", "--fmad=false", f"-I{KERNELS}", "--device-as-default-execution-space",
                    "-DINFINITY=__int_as_float(0x7f800000)"]  # which nvcc has from math.h
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         text = source.read_bytes()
