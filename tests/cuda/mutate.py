@@ -58,7 +58,7 @@ KERNEL_TESTS = [
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tiny-pocket"], "full"),
     ("tests/cuda/test-cuda-bus", ["-p", "/cuda/bus/latents", "-p", "/cuda/bus/codes"], "fast"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/five-codes"], "fast"),
-    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/window"], "fast"),
+    ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/window", "-p", "/cuda/broad"], "fast"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket2m-pocket"], "fast"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/pocket-pocket"], "off"),
     ("tests/cuda/test-cuda-oracle", ["-p", "/cuda/fp32/tinyfull-moshi"], "off"),

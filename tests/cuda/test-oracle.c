@@ -84,14 +84,17 @@ check (const Network *network, MimiPrecision precision, gdouble gate)
 }
 
 /* Other windows: the widest; wider than layer.cu has room for, with heads of 32;
- * and narrower than a block of the ring. */
-static const Network windows[] = {
+ * and narrower than a block of the ring. And a network in which a block has more
+ * than 64 channels of LayerNorm, not all of them full. */
+static const Network told[] = {
   { "tiny-pocket", "tiny.f32", "tiny-512.oracle", "tiny-512.json", 40, 0,
       FALSE },
   { "pocket2m-pocket", "pocket2m.f32", "pocket2m-300.oracle",
       "pocket2m-300.json", 24, 0, FALSE },
   { "tinyfull-moshi", "tinyfull-8.u16", "tinyfull-10.oracle",
       "tinyfull-10.json", 24, 8, FALSE },
+  { "broad-pocket", "tiny.f32", "broad-50.oracle", "broad-50.json", 10, 0,
+      FALSE },
 };
 
 static void
@@ -132,9 +135,10 @@ main (int argc, char **argv)
     g_free (path);
   }
   g_test_add_data_func ("/cuda/fp32/five-codes", &five, test_fp32);
-  g_test_add_data_func ("/cuda/window/512", &windows[0], test_fp32);
-  g_test_add_data_func ("/cuda/window/300", &windows[1], test_fp32);
-  g_test_add_data_func ("/cuda/window/10", &windows[2], test_fp32);
+  g_test_add_data_func ("/cuda/window/512", &told[0], test_fp32);
+  g_test_add_data_func ("/cuda/window/300", &told[1], test_fp32);
+  g_test_add_data_func ("/cuda/window/10", &told[2], test_fp32);
+  g_test_add_data_func ("/cuda/broad", &told[3], test_fp32);
   g_test_add_data_func ("/cuda/tf32/tiny", &networks[0], test_tf32);
   g_test_add_data_func ("/cuda/bf16/tiny", &networks[0], test_bf16);
   /* twelve layers, which amplify what is lost in the first of them */
