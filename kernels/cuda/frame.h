@@ -42,6 +42,7 @@ typedef enum {
   MIMI_CUDA_MANY_UP,
   MIMI_CUDA_MANY_RESIDUAL,
   MIMI_CUDA_MANY_SKIP,
+  MIMI_CUDA_MANY_BLOCK,
   /* For few streams, without tensor cores. */
   MIMI_CUDA_SPLIT_QKV,
   MIMI_CUDA_SPLIT_PROJECT,

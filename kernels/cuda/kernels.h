@@ -38,9 +38,16 @@
 /* Channels that a warp of split.cuh takes between two branches: a part has
  * a multiple of them. */
 #define MIMI_CUDA_SPLIT_STEP(taps) ((taps) == 1 ? 4 : (taps) == 7 ? 1 : 2)
-/* Outputs and tiles of a block of many.cuh. */
+/* Threads, outputs and tiles of a block of many.cuh, channels that it has at
+ * once, and its shared memory: see many(). */
+#define MIMI_CUDA_MANY_THREADS 128
 #define MIMI_CUDA_MANY_ROWS 64
 #define MIMI_CUDA_MANY_TILES 4
+#define MIMI_CUDA_MANY_SLAB 32
+#define MIMI_CUDA_MANY_BYTES (4 * (2 * 4 * 32 * 24 + 64 * 64))
+/* Of a block of block.cuh. */
+#define MIMI_CUDA_MANY_BLOCK_BYTES(channels, hidden) \
+  (4 * 4 * 32 * 24 * (((channels) + 31) / 32 + ((hidden) + 31) / 32))
 /* Columns of a channel as pairs.cuh has it, H of them of the past. */
 #define MIMI_CUDA_PAIRS_COLUMNS(h) \
   ((h) > 0 ? (MIMI_CUDA_TILE + (h)) | 1 : MIMI_CUDA_TILE)
@@ -144,6 +151,11 @@ typedef struct {
   unsigned int second; /* spread.cuh: the kernel in front makes the entries */
   float norm_eps;
 } MimiGemmArgs;
+
+/* block.cuh: a residual block. */
+typedef struct {
+  MimiGemmArgs residual, skip;
+} MimiManyBlockArgs;
 
 /* residual.cu: y = elu (x + skip (elu (residual (elu (x))))). */
 typedef struct {

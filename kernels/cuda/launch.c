@@ -34,6 +34,7 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_MANY_UP] = "mimi_many_up",
   [MIMI_CUDA_MANY_RESIDUAL] = "mimi_many_residual",
   [MIMI_CUDA_MANY_SKIP] = "mimi_many_skip",
+  [MIMI_CUDA_MANY_BLOCK] = "mimi_many_block",
   [MIMI_CUDA_SPLIT_QKV] = "mimi_split_qkv",
   [MIMI_CUDA_SPLIT_PROJECT] = "mimi_split_project",
   [MIMI_CUDA_SPLIT_EXPAND] = "mimi_split_expand",
@@ -72,6 +73,7 @@ typedef struct {
   guint cluster;  /* blocks along x, or 0 */
   guint shared;   /* bytes */
   gboolean apart; /* gains if no two of its blocks meet */
+  guint threads;  /* 0: MIMI_CUDA_THREADS */
 } Shape;
 
 /* A little more than half of a processor's shared memory. */
@@ -107,7 +109,7 @@ launch (Launch *l, MimiCudaKernel kernel, Shape shape, gpointer args)
   CUlaunchAttribute attributes[2];
   CUlaunchConfig config = {
     .grid = { shape.x, shape.y, shape.z },
-    .block = { MIMI_CUDA_THREADS, 1, 1 },
+    .block = { shape.threads ? shape.threads : MIMI_CUDA_THREADS, 1, 1 },
     .stream = l->stream,
     .attributes = attributes,
   };
@@ -178,31 +180,48 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   return launch (l, kernel, (Shape){ blocks, divide_up (tiles, 8), 1 }, args);
 }
 
+/* What all kernels want to know of a layer. */
+static void
+complete_args (const Launch *l, MimiGemmArgs *args)
+{
+  const MimiCudaFrame *f = l->frame;
+
+  args->entries = address (l->batch->device_entry);
+  args->status = (gpointer)address (l->batch->status);
+  args->in_stride = args->out_stride = f->scratch_length;
+  args->n_entries = l->batch->entries;
+  args->tiles = divide_up (args->times, MIMI_CUDA_TILE);
+  args->moments = scratch (l, f->moments);
+  args->slice_log2 = f->slice_log2;
+  args->second = l->n_launched == 1;
+}
+
+/* The same for tensor cores. */
+static void
+complete_matrix_args (MimiGemmArgs *args, guint subs_log2)
+{
+  args->subs_log2 = subs_log2;
+  args->stride = (args->outputs + 15) / 16 * 16;
+  args->part_rows = divide_up (args->inputs, 64u << subs_log2) * 8;
+}
+
 /* many: by many.cuh in any case, where there are tensor cores. */
 static gboolean
 launch_gemm (
     Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args, gboolean many)
 {
   const MimiCudaFrame *f = l->frame;
-  guint entries = l->batch->entries, tiles, steps;
+  guint tiles, steps, shared;
+  gdouble cost;
   MimiCudaKernel spread;
   Shape shape;
 
-  args->entries = address (l->batch->device_entry);
-  args->status = (gpointer)address (l->batch->status);
-  args->in_stride = args->out_stride = f->scratch_length;
-  args->n_entries = entries;
-  args->tiles = divide_up (args->times, MIMI_CUDA_TILE);
-  args->moments = scratch (l, f->moments);
-  args->slice_log2 = f->slice_log2;
-  args->second = l->n_launched == 1;
+  complete_args (l, args);
   if (!f->weights->matrix)
     return launch_lanes (l, kernel, args);
   spread = mimi_cuda_get_spread_kernel (f, kernel, args->tiles);
-  args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);
-  args->stride = (args->outputs + 15) / 16 * 16;
-  args->part_rows = divide_up (args->inputs, 64u << args->subs_log2) * 8;
-  tiles = args->tiles * entries;
+  complete_matrix_args (args, mimi_cuda_choose_subs (spread, args->inputs));
+  tiles = args->tiles * l->batch->entries;
 
   shape = (Shape){ 0, tiles, 1 };
   steps = args->part_rows / 8 * mimi_cuda_get_taps (f, kernel);
@@ -233,12 +252,13 @@ launch_gemm (
       }
     }
   }
-  if (many || mimi_cuda_cost_many (f, mimi_cuda_get_taps (f, kernel),
-                  args->inputs, args->outputs,
-                  tiles) < mimi_cuda_cost_few (f, shape.x * tiles, steps))
+  cost = mimi_cuda_cost_many (f, mimi_cuda_get_taps (f, kernel), args->inputs,
+      args->outputs, tiles, &shared);
+  if (many || cost < mimi_cuda_cost_few (f, shape.x * tiles, steps))
     return launch (l, mimi_cuda_get_many_kernel (kernel),
         (Shape){ divide_up (args->outputs, MIMI_CUDA_MANY_ROWS),
-            divide_up (tiles, MIMI_CUDA_MANY_TILES), 1, 0, 0, TRUE },
+            divide_up (tiles, MIMI_CUDA_MANY_TILES), 1, 0, shared, TRUE,
+            MIMI_CUDA_MANY_THREADS },
         args);
   return launch (
       l, spread == MIMI_CUDA_N_KERNELS ? kernel : spread, shape, args);
@@ -467,19 +487,28 @@ choose_block (const Launch *l, guint i, guint times)
                           : groups,
   };
   gboolean is_tail = mimi_cuda_is_tail (f, i);
-  gdouble many;
+  Block in_one = b;
+  gdouble many, one;
 
-  /* In one launch for few tiles, or in two for many, and then the output. */
+  /* In one launch for few tiles, or in one or two for many, and then the output. */
   if (!f->spread || times % MIMI_CUDA_TILE)
     return b;
   many = mimi_cuda_cost_many (
-             f, f->network->residual_kernel, channels, hidden, tiles) +
-         mimi_cuda_cost_many (f, 1, hidden, channels, tiles);
+             f, f->network->residual_kernel, channels, hidden, tiles, NULL) +
+         mimi_cuda_cost_many (f, 1, hidden, channels, tiles, NULL);
+  one = mimi_cuda_cost_block (f, channels, hidden, tiles);
+  if (one < many) {
+    many = one;
+    in_one.kernel = MIMI_CUDA_MANY_BLOCK;
+    in_one.shape = (Shape){ 1, divide_up (tiles, MIMI_CUDA_MANY_TILES), 1, 0,
+      MIMI_CUDA_MANY_BLOCK_BYTES (channels, hidden), TRUE,
+      MIMI_CUDA_MANY_THREADS };
+  }
   if (is_tail ? many + mimi_cuda_cost_output (l->batch->entries) <
                     mimi_cuda_cost_tail (f, tiles)
               : many < mimi_cuda_cost_few (
                            f, b.ranks * tiles, b.part_rows1 / 8 * 3 + 2))
-    return b;
+    return in_one;
   shared = 8 * (b.part_rows1 + b.part_rows2) * STAGED_BYTES +
            8 * 32 * 20 * sizeof (gfloat);
   if (is_tail) {
@@ -535,7 +564,7 @@ launch_residual (Launch *l, guint i, guint *from, guint times, const Block *b)
     .output = get_output (l, 0),
   };
 
-  if (b->kernel != MIMI_CUDA_N_KERNELS) {
+  if (b->kernel != MIMI_CUDA_N_KERNELS && b->kernel != MIMI_CUDA_MANY_BLOCK) {
     gboolean is_tail = b->kernel == MIMI_CUDA_SPREAD_TAIL;
 
     *from = is_tail ? 0 : other; /* the PCM has been written */
@@ -563,6 +592,17 @@ launch_residual (Launch *l, guint i, guint *from, guint times, const Block *b)
             &args);
       }
     }
+  }
+  if (b->kernel == MIMI_CUDA_MANY_BLOCK) {
+    MimiManyBlockArgs both = { res1, res2 };
+
+    both.skip.out = scratch (l, other);
+    *from = other;
+    complete_args (l, &both.residual);
+    complete_args (l, &both.skip);
+    complete_matrix_args (&both.residual, 0);
+    complete_matrix_args (&both.skip, 0);
+    return launch (l, b->kernel, b->shape, &both);
   }
   return launch_gemm (l, MIMI_CUDA_RESIDUAL, &res1, f->spread) &&
          launch_gemm (l, MIMI_CUDA_SKIP, &res2, f->spread);

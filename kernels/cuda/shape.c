@@ -200,18 +200,51 @@ mimi_cuda_cost_few (const MimiCudaFrame *f, guint blocks, guint steps)
   return MAX (each, each * blocks / f->processors);
 }
 
+/* Of many.cuh's blocks two or three meet on a processor, as registers have it. Two
+ * are chosen where the third leaves the fourth alone. */
 gdouble
 mimi_cuda_cost_many (const MimiCudaFrame *f, guint taps, guint inputs,
-    guint outputs, guint tiles)
+    guint outputs, guint tiles, guint *shared)
 {
+  static const gdouble cycles[] = { 0, 320, 450, 660 };
   guint steps = divide_up (inputs, 8) * taps;
   guint blocks = divide_up (outputs, MIMI_CUDA_MANY_ROWS) *
                  divide_up (tiles, MIMI_CUDA_MANY_TILES);
   guint each = divide_up (blocks, f->processors);
-  /* Two at once, and the last by itself. */
-  gdouble alone = taps == 1 ? 300 : taps > 3 ? 200 : 450;
+  guint most = taps > 2 ? 2 : 3, n;
+  gdouble least = G_MAXDOUBLE;
 
-  return each / 2 * (5000 + 550.0 * steps) + each % 2 * (5000 + alone * steps);
+  for (n = most; n > 1; n--) {
+    guint rest = each % n;
+    gdouble cost = each / n * (3000 + 2000.0 * n + cycles[n] * steps);
+
+    if (rest)
+      cost += 3000 + 2000.0 * rest + cycles[rest] * steps;
+    if (cost >= least)
+      continue;
+    least = cost;
+    if (shared)
+      *shared =
+          n == most ? MIMI_CUDA_MANY_BYTES : (guint)f->shared / (n + 1) + 1024;
+  }
+  return least;
+}
+
+gdouble
+mimi_cuda_cost_block (
+    const MimiCudaFrame *f, guint channels, guint hidden, guint tiles)
+{
+  guint n = f->shared / MIMI_CUDA_MANY_BLOCK_BYTES (channels, hidden);
+  guint each =
+      divide_up (divide_up (tiles, MIMI_CUDA_MANY_TILES), f->processors);
+  /* Of 16 outputs of two tiles. */
+  guint steps = divide_up (hidden, 32) * divide_up (channels, 32) * 4 * 3 +
+                divide_up (channels, 32) * divide_up (hidden, 32) * 4;
+
+  if (n < 2 || f->network->residual_kernel != 3)
+    return G_MAXDOUBLE;
+  n = MIN (n, 3);
+  return divide_up (each, n) * 7000 + each * 120.0 * steps;
 }
 
 gdouble

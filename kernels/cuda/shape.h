@@ -56,12 +56,15 @@ MimiCudaKernel mimi_cuda_get_spread_kernel (
 
 /* How long a launch takes that has so many blocks, of whose warps each makes so
  * many steps of 8 channels and a tap (spread.cuh and its like); and a layer by
- * many.cuh, for all tiles. Cycles. */
+ * many.cuh, for all tiles, whose blocks then ask for so much shared memory, or
+ * NULL. Cycles. */
 gdouble mimi_cuda_cost_few (
     const MimiCudaFrame *frame, guint blocks, guint steps);
 gdouble mimi_cuda_cost_many (const MimiCudaFrame *frame, guint taps,
-    guint inputs, guint outputs, guint tiles);
-/* The same of tail.cu, and of output.cu. */
+    guint inputs, guint outputs, guint tiles, guint *shared);
+/* The same of block.cuh, of tail.cu, and of output.cu. */
+gdouble mimi_cuda_cost_block (
+    const MimiCudaFrame *frame, guint channels, guint hidden, guint tiles);
 gdouble mimi_cuda_cost_tail (const MimiCudaFrame *frame, guint tiles);
 gdouble mimi_cuda_cost_output (guint entries);
 

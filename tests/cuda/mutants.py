@@ -12,7 +12,7 @@ ATTEND, ATTEND_KERNELS = "cuda/attend.cuh", "cuda/attend.cu"
 LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
 SPLIT, PART, LAST, WHOLE, ALONE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu", "cuda/alone.cu"
 OLD = {"capability": 75}
-MANY = "cuda/many.cuh"
+MANY, FEED, BATCH, LEAVE, BLOCK = "cuda/many.cuh", "cuda/feed.cuh", "cuda/batch.cuh", "cuda/leave.cuh", "cuda/block.cuh"
 FEW = {"processors": 3}  # so few that one stream fills them
 BARRIER = "  __syncthreads ();\n"
 
@@ -110,13 +110,13 @@ LAYOUT = [
     ("no room for moments", FRAME, "length, (((n->width - 1) >> self->slice_log2) + 1) * MIMI_CUDA_TILE * 2);", "length, 0);"),
     ("both buffers of the stages are one", FRAME, "self->wide[1] = take (length, wide * MIMI_CUDA_TILE);", "self->wide[1] = self->wide[0];"),
     # launch.c
-    ("a graph keeps one entry's place", LAUNCH, "args->n_entries = entries;", "args->n_entries = 1;"),
+    ("a graph keeps one entry's place", LAUNCH, "args->n_entries = l->batch->entries;", "args->n_entries = 1;"),
     ("scratch of a neighbour", LAUNCH, "args->in_stride = args->out_stride = f->scratch_length;", "args->in_stride = args->out_stride = f->scratch_length - 32;"),
     ("every kernel overlaps the first", LAUNCH, "(l->frame->spread && kernel != MIMI_CUDA_LAYERS &&\n                                  kernel != MIMI_CUDA_SPREAD_QKV\n                              ? 1\n                              : 0)", "0"),
     ("layers: for runs too, whose frames need each other's keys", LAUNCH, "self->layers_shared && batch->entries == 1", "self->layers_shared"),
     ("layers: a little apart", "cuda/pack.c", "to->norm1 - self->layers[i - 1].norm1", "to->norm1 - self->layers[i - 1].norm1 + 256"),
     ("clusters of half the size", LAUNCH, "shape.cluster = MIMI_CUDA_RANKS;", "shape.cluster = MIMI_CUDA_RANKS / 2;"),
-    ("parts of a batch, not of a single stream", LAUNCH, "args->subs_log2 = mimi_cuda_choose_subs (spread, args->inputs);", "args->subs_log2 = mimi_cuda_choose_subs (entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs);"),
+    ("parts of a batch, not of a single stream", LAUNCH, "complete_matrix_args (args, mimi_cuda_choose_subs (spread, args->inputs));", "complete_matrix_args (args, mimi_cuda_choose_subs (l->batch->entries > 2 ? MIMI_CUDA_N_KERNELS : spread, args->inputs));"),
     ("a block of outputs too few", LAUNCH, "shape.x = divide_up (args->outputs, block.rows);", "shape.x = MAX (args->outputs / block.rows, 2) - 1;"),
     ("shared memory without the sums", SHAPE, "block->shared = pairs * 2 * sizeof (gfloat);", "block->shared = pairs * sizeof (gfloat);"),
     ("a residual block's shared memory ends early", LAUNCH, "      8 * 32 * 20 * sizeof (gfloat);", "      8 * 32 * 16 * sizeof (gfloat);"),
@@ -286,7 +286,7 @@ DEVICE = [
     ("run: tail keeps every frame", TAIL, "tile == SAMPLES / TILE - 1 && entry.ends", "tile == SAMPLES / TILE - 1"),
     ("run: tail looks at its own tile twice", TAIL, "piece < 4 && made ? before.tile", "false ? before.tile"),
     ("run: front takes its row for the one before", INPUT, "vector - p.vector_stride", "vector", {"capability": 75}),
-    ("run: output takes the state for the frame before", "cuda/output.cu", "t >= 0 || entry.follows > 0", "t >= 0", {"capability": 75}),
+    ("run: output takes the state for the frame before", "cuda/output.cu", "tile > 0 || entry.follows > 0", "tile > 0", {"capability": 75}),
     ("run: output keeps every frame", "cuda/output.cu", "gridDim.x - 1 && entry.ends", "gridDim.x - 1", {"capability": 75}),
     # layer.cu: barriers, in the order of the file and of a layer
     *[(f"layers: barrier {i + 1} of 5", LAYER_BLOCK, BARRIER, "", i) for i in range(5)],
@@ -320,23 +320,40 @@ DEVICE = [
     ("lanes: norm without its offset", "cuda/gemm.cuh", "gain, offset)", "gain, 0.0f)", {"capability": 75}),
     ("matrix: no barrier before the sums", "cuda/gemm.cuh", "    product.leave (x + Product::SUMS);\n" + BARRIER, "    product.leave (x + Product::SUMS);\n"),
     ("matrix: ranks' sums in one go", "cuda/gemm.cuh", "(part + 1) % (1u << p.subs_log2) == 0", "(part + 1) % (2u << p.subs_log2) == 0"),
-    # many.cuh
+    # many.cuh, and what it is made of
     ("many: no dependency wait", MANY, "  wait_for_inputs ();\n", "", FEW),
-    ("many: no barrier before the first slab", MANY, "    feed.put (shared, 0, norms);\n    __syncthreads ();\n", "    feed.put (shared, 0, norms);\n", FEW),
-    ("many: no barrier between slabs", MANY, "        feed.put (other, k0 + MANY_SLAB, norms);\n      __syncthreads ();\n", "        feed.put (other, k0 + MANY_SLAB, norms);\n", FEW),
+    ("many: no barrier before the first slab", MANY, "    feed.put (shared, norms);\n    __syncthreads ();\n", "    feed.put (shared, norms);\n", FEW),
+    ("many: no barrier between slabs", MANY, "        feed.put (other, norms);\n      __syncthreads ();\n", "        feed.put (other, norms);\n", FEW),
     ("many: one slab for all", MANY, "float *other = x == shared ? shared + MANY_BUFFER : shared;", "float *other = shared;", FEW),
-    ("many: no barrier before the norm", MANY, "      }\n    }\n    __syncthreads ();\n", "      }\n    }\n", FEW),
+    ("many: no barrier after the norms", MANY, "      make_norms (p, norms);\n      __syncwarp ();\n", "      make_norms (p, norms);\n", FEW),
     ("many: no barrier after the angles", MANY, "    make_angles (p, (float2 *)shared);\n    __syncthreads ();\n", "    make_angles (p, (float2 *)shared);\n", FEW),
-    ("many: no barrier before phases and moments", MANY, "  if (EPILOGUE == RESIDUAL || EPILOGUE == UP)\n    __syncthreads ();\n", "", FEW),
-    ("many: parts of a rank are not summed first", MANY, "if (CLOSES && !EACH && --subs == 0)", "if (false)", FEW),
-    ("many: a part ends late", MANY, "left (p.part_rows / 8)", "left (p.part_rows / 8 + 1)", FEW),
-    ("many: a fresh stream hears the one before", MANY, "(!made && !remembered)", "false", FEW),
-    ("many: history of the wrong tile", MANY, "which.tile != p.tiles - 1", "which.tile != 0", FEW),
-    ("many: every frame of a run is kept", MANY, "if (!entry.ends)", "if (false)", FEW),
-    ("many: angle of another time", MANY, "d / 2 * MANY_COLUMNS + local * TILE + t0", "d / 2 * MANY_COLUMNS + local * TILE", FEW),
-    ("many: a phase late", MANY, "u * reciprocal >> 16", "(u + 1) * reciprocal >> 16", FEW),
-    ("many: moments of the tile before", MANY, "column % TILE;\n#pragma unroll\n      for (int j = 0; j < 4; j++)\n        if (column", "(column ^ 4) % TILE;\n#pragma unroll\n      for (int j = 0; j < 4; j++)\n        if (column", FEW),
-    ("many: weights of the step before", MANY, "% DEPTH], at + DEPTH);", "% DEPTH], at + DEPTH - 1);", FEW),
+    ("many: no barrier before phases and moments", LEAVE, "  if (EPILOGUE == RESIDUAL || EPILOGUE == UP)\n    __syncthreads ();\n", "", FEW),
+    ("many: parts of a rank are not summed first", BATCH, "(--subs == 0 || is_last)", "true", FEW),
+    ("many: ranks are as long as all", BATCH, "(--subs == 0 || is_last)", "is_last", FEW),
+    ("many: a rank begins with the one before", BATCH, "        held[q] = make_float4 (0, 0, 0, 0);\n", "        (void)0;\n", FEW),
+    ("many: a part ends late", BATCH, "left (p.part_rows / 8)", "left (p.part_rows / 8 + 1)", FEW),
+    ("many: the second outputs have the first one's weights", BATCH, "min (row0 / 16 + g, p.stride / 16 - 1)", "min (row0 / 16, p.stride / 16 - 1)", FEW),
+    ("many: weights of the step before", BATCH, "(at + DEPTH) * 32", "(at + DEPTH - 1) * 32", FEW),
+    ("many: copies are not waited for", FEED, "    wait_for_copies ();\n", "", FEW),
+    ("many: what is not there is brought", FEED, "          at.active && k0 + channel + 8 * i < p.inputs);", "          at.active);", FEW),
+    ("many: a fresh stream hears the one before", FEED, "k < p.inputs && (remembered || step > 1)", "k < p.inputs", FEW),
+    ("many: a fresh stream hears older ones", FEED, "k < p.inputs && (made || remembered)", "k < p.inputs", FEW),
+    ("many: the state for the frame before", FEED, "one = before.reach ? before.tile + before.columns - 1 : kept;", "one = kept;", FEW),
+    ("many: past without ELU", FEED, "past (x)[j] = elu (past (x)[j]);", "(void)0;", FEW),
+    ("many: history of the wrong tile", FEED, "at.tile != p.tiles - 1", "at.tile != 0", FEW),
+    ("many: every frame of a run is kept", FEED, "if (!entry.ends)", "if (false)", FEW),
+    ("many: angle of another time", LEAVE, "d / 2 * MANY_COLUMNS + local * TILE + t0", "d / 2 * MANY_COLUMNS + local * TILE", FEW),
+    ("many: a phase late", LEAVE, "(u + j) * by_ratio >> 16", "(u + j + 1) * by_ratio >> 16", FEW),
+    ("many: moments of the tile before", LEAVE, "column % TILE;\n#pragma unroll\n      for (int j = 0; j < 4; j++)\n        if (column", "(column ^ 4) % TILE;\n#pragma unroll\n      for (int j = 0; j < 4; j++)\n        if (column", FEW),
+    ("block: no dependency wait", BLOCK, "  wait_for_inputs ();\n", "", FEW),
+    ("block: no barrier behind the inputs", BLOCK, "      feed.put (shared + i * MANY_BUFFER, NULL);\n" + BARRIER.replace("  ", "    "), "      feed.put (shared + i * MANY_BUFFER, NULL);\n", FEW),
+    ("block: no barrier behind the hidden channels", BLOCK, BARRIER + "\n#pragma unroll 1\n  for (unsigned row0 = first; row0 < q.outputs", "\n#pragma unroll 1\n  for (unsigned row0 = first; row0 < q.outputs", FEW),
+    ("block: half of the outputs", BLOCK, "row0 < q.outputs; row0 += 32", "row0 < q.outputs; row0 += 64", FEW),
+    ("block: no history", BLOCK, "      feed.keep (shared + i * MANY_BUFFER, i * MANY_SLAB);\n", "      (void)0;\n", FEW),
+    ("block: the residual is forgotten", BLOCK, "old[i][j] + v[i][j] + bias[i]", "v[i][j] + bias[i]", FEW),
+    ("output: no barrier before the sums", "cuda/output.cu", "(sums[0], sums[1], sums[2], sums[3]);\n" + BARRIER, "(sums[0], sums[1], sums[2], sums[3]);\n", {"capability": 75}),
+    ("output: every quarter has the past of the first", "cuda/output.cu", "quarter ? near : past[i].y", "past[i].y", {"capability": 75}),
+    ("output: a fresh stream hears the one before", "cuda/output.cu", "quarter == 0 && (made || remembers (entry))", "quarter == 0", {"capability": 75}),
     # last.cuh, split.cuh, part.cuh, whole.cu: few streams without tensor cores
     ("last: no fence before the count", LAST, "      __threadfence ();\n      before =", "      before =", OLD),
     ("last: no fence after the count", LAST, "      __threadfence ();\n      last =", "      last =", OLD),
