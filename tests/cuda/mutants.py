@@ -149,7 +149,6 @@ DEVICE = [
     ("spread: no dependency wait", SPREAD, "  wait_for_inputs ();\n", ""),
     ("spread: who follows the second kernel reads entries that are not there yet", SPREAD, "  hold (product.mix (), p.n_entries == 0, p.status);\n", "  launch_dependents ();\n"),
     ("spread: the second kernel reads its entry before the wait", SPREAD, "EPILOGUE == QKV && p.second", "false"),
-    ("spread: the residual stream is read before the wait", SPREAD, "  wait_for_inputs ();\n", "  if (EPILOGUE == RESIDUAL)\n    place.bias += *(volatile float *)place.to * 0.0f;\n  wait_for_inputs ();\n", 1),
     ("spread: inputs are read before the wait", SPREAD, "  wait_for_inputs ();\n", "  unit.v[0][0] = *(const volatile float *)share;\n  wait_for_inputs ();\n"),
     ("spread: padding takes part", SPREAD, "  if (entry.state == 0) {\n    if (CLUSTER)", "  if (false) {\n    if (CLUSTER)"),
     ("spread: padding is normalised", SPREAD, "p.n_entries > 1 && entry.state == 0", "false"),
