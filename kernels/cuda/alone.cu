@@ -104,8 +104,7 @@ struct Alone {
       y[i][1] = fmaf (a[i], filter[i][0].y, b[i] * filter[i][1].y);
       y[i][2] = fmaf (a[i], filter[i][0].z, b[i] * filter[i][1].z);
       y[i][3] = fmaf (a[i], filter[i][0].w, b[i] * filter[i][1].w);
-      *(float4 *)(out + i * 8 * TILE) =
-          make_float4 (y[i][0], y[i][1], y[i][2], y[i][3]);
+      store_four (out + i * 8 * TILE, y[i]);
     }
 
     /* A slice of moments is four steps; a lane has four times of each. */

@@ -174,6 +174,13 @@ settle (T *&x)
   asm volatile("" : "+l"(x));
 }
 
+/* Four at once, where nvcc makes four accesses of a float4 whose parts it knows. */
+static __device__ void
+store_four (float *to, const float (&x)[4])
+{
+  __stcg ((float4 *)to, make_float4 (x[0], x[1], x[2], x[3]));
+}
+
 /* Makes sure that loads have been made, of whose values `mix` is made, before
  * what follows: ptxas takes read-only loads past griddepcontrol.wait to where
  * their values are used, and they were to be on their way while others still

@@ -63,6 +63,71 @@ find_place (const MimiGemmArgs &p, const MimiEntry &entry, unsigned index,
   return place;
 }
 
+/* Of four times from t0 on, of which all belong to one tile. A division of 64 bits
+ * is dear: where the ring goes on is known from where the first is. */
+template <Epilogue EPILOGUE>
+static __device__ void
+find_places (const MimiGemmArgs &p, const MimiEntry &entry, unsigned index,
+    unsigned tile, unsigned n, unsigned t0, Place (&place)[4])
+{
+  place[0] = find_place<EPILOGUE> (p, entry, index, tile, n, t0);
+#pragma unroll
+  for (unsigned i = 1; i < 4; i++)
+    place[i] = place[0];
+  if (EPILOGUE == UP) {
+    const unsigned channels = p.outputs / p.ratio;
+    const unsigned time = (tile * TILE + t0) * p.ratio + n % p.ratio;
+#pragma unroll
+    for (unsigned i = 1; i < 4; i++) {
+      const unsigned later = time + i * p.ratio;
+      place[i].to +=
+          (int)((later / TILE - time / TILE) * channels * TILE + later % TILE) -
+          (int)(time % TILE);
+    }
+  } else if (EPILOGUE == QKV) {
+    const unsigned width = p.outputs / 3, which = n / width;
+    const unsigned d = n % width % p.head_dim;
+    const unsigned long long position = entry.frame * p.times + t0;
+    if (which < 2) {
+      const unsigned long long step = __ldg (p.rope + d / 2);
+      unsigned long long angle = position * step;
+#pragma unroll
+      for (unsigned i = 1; i < 4; i++) {
+        angle += step;
+        sincospif (
+            (int)(angle >> 32) * 0x1p-31f, &place[i].sine, &place[i].cosine);
+        place[i].sine = d % 2 ? place[i].sine : -place[i].sine;
+      }
+    }
+    if (which == 0) {
+#pragma unroll
+      for (unsigned i = 1; i < 4; i++)
+        place[i].to += i;
+    } else {
+      const unsigned column = (unsigned)(position % TILE);
+      const float *ring =
+          (const float *)entry.state + p.ring +
+          (which == 2 ? width * p.ring_blocks * TILE : 0) +
+          n % width / p.head_dim * p.ring_blocks * p.head_dim * TILE;
+      const int block = (int)(p.head_dim * TILE);
+      const bool newest =
+          place[0].to - ring >= (int)(p.ring_blocks - 1) * block;
+      const int next = newest ? -(int)(p.ring_blocks - 1) * block : block;
+#pragma unroll
+      for (unsigned i = 1; i < 4; i++) {
+        const bool beyond = column + i >= TILE;
+        place[i].to +=
+            (beyond ? next : 0) +
+            (int)(beyond ? i - TILE : i) * (int)(which == 1 ? 1 : p.head_dim);
+      }
+    }
+  } else {
+#pragma unroll
+    for (unsigned i = 1; i < 4; i++)
+      place[i].to += i;
+  }
+}
+
 template <Epilogue EPILOGUE>
 static __device__ void
 settle (Place &place)
@@ -86,7 +151,7 @@ struct Output {
 template <Epilogue EPILOGUE>
 static __device__ Output
 complete (const MimiGemmArgs &p, const Place &place, float sum, float partner,
-    float old)
+    float old, bool gelu_tanh)
 {
   float y = sum;
 
@@ -100,10 +165,18 @@ complete (const MimiGemmArgs &p, const Place &place, float sum, float partner,
   else if (EPILOGUE == SKIP)
     y = old + sum + place.bias;
   if (EPILOGUE == GELU)
-    return { gelu (y, p.gelu_tanh), y };
+    return { gelu (y, gelu_tanh), y };
   if (EPILOGUE == CONV || EPILOGUE == SKIP)
     return { elu (y), y };
   return { y, y };
+}
+
+template <Epilogue EPILOGUE>
+static __device__ Output
+complete (const MimiGemmArgs &p, const Place &place, float sum, float partner,
+    float old)
+{
+  return complete<EPILOGUE> (p, place, sum, partner, old, p.gelu_tanh);
 }
 
 /* Puts an output where it belongs. Returns what it was before its activation. */

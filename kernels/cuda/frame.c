@@ -79,21 +79,6 @@ get_tiles (guint times)
   return (times + MIMI_CUDA_TILE - 1) / MIMI_CUDA_TILE;
 }
 
-/* Blocks of 16 positions from the oldest that the first of `length` positions
- * sees up to the last of them, wherever a multiple of `step` the first is. */
-static guint
-count_blocks (const MimiNetwork *n, guint length, guint step)
-{
-  guint past = n->window - 1, blocks = 0, at;
-
-  for (at = 0; at < MIMI_CUDA_TILE; at += step)
-    blocks = MAX (blocks,
-        (at + length - 1) / MIMI_CUDA_TILE + 1 +
-            (past > at ? (past - at + MIMI_CUDA_TILE - 1) / MIMI_CUDA_TILE
-                       : 0));
-  return blocks;
-}
-
 /* Two copies of every history: see common.cuh. */
 static void
 lay_out_state (MimiCudaFrame *self)
@@ -102,7 +87,7 @@ lay_out_state (MimiCudaFrame *self)
   guint *length = &self->state_length, i;
 
   self->ring_blocks =
-      count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);
+      mimi_cuda_count_blocks (n, MIMI_LONGEST_RUN * n->upsample);
   self->front_history = take (length, 2 * n->width);
   self->rings = g_new (guint, n->layers);
   for (i = 0; i < n->layers; i++)
@@ -165,8 +150,10 @@ static void
 lay_out_shares (MimiCudaFrame *self)
 {
   const MimiNetwork *n = self->network;
-  guint sums = 0, areas = 0, times = n->upsample, i;
+  guint sums, areas = n->heads, times = n->upsample, i;
 
+  sums = n->heads * mimi_cuda_share_window (self).ranks *
+         MIMI_CUDA_ATTENTION_SUMS (n->head_dim);
   share (self, 1, n->width, 3 * n->width, times, &sums, &areas);
   share (self, 1, n->width, n->width, times, &sums, &areas);
   share (self, 1, n->width, n->ffn, times, &sums, &areas);
@@ -235,6 +222,7 @@ get_name (const MimiCudaFrame *self, MimiCudaKernel kernel)
       return g_strdup_printf ("%s_%u%s", name, self->network->head_dim,
           self->attends_matrix ? suffix : "");
     case MIMI_CUDA_SPREAD_ATTENTION:
+    case MIMI_CUDA_SPLIT_ATTENTION:
       return g_strdup_printf ("%s_%u", name, self->network->head_dim);
     case MIMI_CUDA_FIRST:
     case MIMI_CUDA_SPREAD_FIRST:

@@ -5,9 +5,11 @@
 #include "input.cu"
 #include "gemm.cu"
 #include "attention.cu"
+#include "split_attention.cu"
 #include "attend.cu"
 #include "output.cu"
 #include "split.cu"
+#include "split_up.cu"
 #include "whole.cu"
 
 /* On tensor cores. */

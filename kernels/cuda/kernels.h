@@ -31,10 +31,17 @@
 #define MIMI_CUDA_SAMPLE_PARTS 16
 /* Outputs x times of a block of split.cuh. */
 #define MIMI_CUDA_SPLIT_SUMS 1024
+/* Outputs of a block of split_up.cu that has 24 or 40 columns, and its shared
+ * memory: sums, which take more than inputs of 256 channels. */
+#define MIMI_CUDA_COLUMNS_ROWS(columns) ((columns) == 24 ? 64 : 32)
+#define MIMI_CUDA_COLUMNS_BYTES(columns) \
+  (4 * 8 * ((columns) == 24 ? 24 * 76 : 20 * 72))
 /* Shared memory of a block of whole.cu that makes 16 or 32 columns: inputs and
- * sums in one place, hidden channels and outputs in another. */
+ * sums in one place, hidden channels and outputs in another, biases. */
 #define MIMI_CUDA_WHOLE_BYTES(columns) \
-  (4 * (8 * 8 * 136 + 2 * 1024 / (columns) * (8 + (columns))))
+  (4 * (8 * 8 * ((columns) == 32 ? 144 : 136) + \
+           2 * 1024 / (columns) * (8 + (columns)) + 3 * 1024 / (columns) + \
+           ((columns) == 32 ? 196 : 4)))
 /* Channels that a warp of split.cuh takes between two branches: a part has
  * a multiple of them. */
 #define MIMI_CUDA_SPLIT_STEP(taps) ((taps) == 1 ? 4 : (taps) == 7 ? 1 : 2)
@@ -55,6 +62,12 @@
  * and attend.cu have room for. */
 #define MIMI_CUDA_QUERIES 4
 #define MIMI_CUDA_MAX_WINDOW 512
+/* Blocks of 16 positions that a block of split_attention.cu has room for, and
+ * how many blocks share a head at most; what each leaves for the last: sums,
+ * largest scores, sums of weights. */
+#define MIMI_CUDA_ATTENTION_SHARE 4
+#define MIMI_CUDA_ATTENTION_RANKS 16
+#define MIMI_CUDA_ATTENTION_SUMS(dim) (16 * ((dim) + 2))
 /* The widest window that layer.cu has room for, and its shared memory apart from
  * scores and window. */
 #define MIMI_CUDA_LAYERS_WINDOW 256
@@ -178,8 +191,12 @@ typedef struct {
   const MimiEntry *entries;
   const float *query; /* [entry][stride]: [width][16] */
   float *out;         /* the same */
+  float *partial;     /* split_attention.cu: [entry][stride]: [head][ranks], of
+                         each what MIMI_CUDA_ATTENTION_SUMS says */
+  unsigned int *arrived; /* the same: [head], zero between launches */
   unsigned int stride;
   unsigned int heads, times, window;
+  unsigned int share; /* split_attention.cu: blocks of the ring of a block */
   unsigned int ring, ring_blocks;
 } MimiAttentionArgs;
 

@@ -36,10 +36,13 @@ const gchar *const mimi_cuda_kernel_names[MIMI_CUDA_N_KERNELS] = {
   [MIMI_CUDA_MANY_SKIP] = "mimi_many_skip",
   [MIMI_CUDA_MANY_BLOCK] = "mimi_many_block",
   [MIMI_CUDA_SPLIT_QKV] = "mimi_split_qkv",
+  [MIMI_CUDA_SPLIT_ATTENTION] = "mimi_split_attention",
   [MIMI_CUDA_SPLIT_PROJECT] = "mimi_split_project",
   [MIMI_CUDA_SPLIT_EXPAND] = "mimi_split_expand",
   [MIMI_CUDA_SPLIT_FIRST] = "mimi_split_first",
   [MIMI_CUDA_SPLIT_UP] = "mimi_split_up",
+  [MIMI_CUDA_SPLIT_UP24] = "mimi_split_up24",
+  [MIMI_CUDA_SPLIT_UP40] = "mimi_split_up40",
   [MIMI_CUDA_SPLIT_RESIDUAL] = "mimi_split_residual",
   [MIMI_CUDA_SPLIT_SKIP] = "mimi_split_skip",
   [MIMI_CUDA_SPLIT_BLOCK] = "mimi_split_block",
@@ -158,7 +161,7 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   MimiCudaShares shares;
 
   if (args->ranks > 0) /* as whole.cu has it, or would have */
-    shares = (MimiCudaShares){ args->ranks, args->part_rows, 0, 0 };
+    shares = (MimiCudaShares){ args->ranks, args->part_rows, 0, 0, 0 };
   else
     mimi_cuda_share (f, mimi_cuda_get_taps (f, kernel), args->inputs,
         args->outputs, args->times, &shares);
@@ -169,13 +172,21 @@ launch_lanes (Launch *l, MimiCudaKernel kernel, MimiGemmArgs *args)
   args->tiles_log2 = shares.tiles_log2;
   args->partial = scratch (l, f->partial);
   args->arrived = scratch (l, f->arrived);
-  if (shares.areas && !mimi_cuda_fills (f, blocks, tiles, 1))
+  if (shares.areas && !mimi_cuda_fills (f, blocks, tiles, 1)) {
+    if (shares.columns)
+      return launch (l,
+          shares.columns == 24 ? MIMI_CUDA_SPLIT_UP24 : MIMI_CUDA_SPLIT_UP40,
+          (Shape){ args->times / shares.columns,
+              args->outputs / MIMI_CUDA_COLUMNS_ROWS (shares.columns),
+              l->batch->entries, 0, MIMI_CUDA_COLUMNS_BYTES (shares.columns) },
+          args);
     return launch (l, split,
         (Shape){ shares.ranks,
             divide_up (args->outputs, 64 >> shares.tiles_log2),
             tiles >> shares.tiles_log2, 0,
             mimi_cuda_get_split_shared (shares.part_rows, shares.tiles_log2) },
         args);
+  }
   args->split = 1;
   return launch (l, kernel, (Shape){ blocks, divide_up (tiles, 8), 1 }, args);
 }
@@ -350,6 +361,15 @@ launch_attention (Launch *l, MimiAttentionArgs *args)
   guint entries = l->batch->entries;
   guint blocks = args->heads * divide_up (args->times, 8);
 
+  if (!f->weights->matrix) {
+    MimiCudaWindow window = mimi_cuda_share_window (f);
+
+    args->partial = scratch (l, f->partial);
+    args->arrived = scratch (l, f->arrived);
+    args->share = window.share;
+    return launch (l, MIMI_CUDA_SPLIT_ATTENTION,
+        (Shape){ window.ranks, args->heads, entries }, args);
+  }
   if (!f->attends_matrix)
     return launch (l, MIMI_CUDA_ATTENTION,
         (Shape){

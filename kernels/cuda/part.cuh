@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: LGPL-2.1-or-later
  *
  * A warp makes 64 outputs x 16 times, or 32 x 32 or 16 x 64: a lane 4 x 8 of
- * them, so 32 FMA for each weight's load, and two or more loads of inputs.
+ * them, so 32 FMA for each weight's load, and two or more loads of inputs. Or a
+ * lane has 10 or 12 times, where that deals a layer out better.
  */
 #pragma once
 
@@ -10,7 +11,8 @@
 
 /* Sums of a warp in shared memory: eight float4 of each lane, [j][i] for output
  * j of four and half i of the eight times, so far apart that 32 lanes which
- * read 16 times of two outputs have 32 banks. */
+ * read 16 times of two outputs have 32 banks; or WIDE_SLOT, for 32 of one. */
+#define WIDE_SLOT 144
 #define SPLIT_SLOT 136
 #define SPLIT_WARP (8 * SPLIT_SLOT)
 #define SPLIT_SUMS MIMI_CUDA_SPLIT_SUMS
@@ -42,18 +44,48 @@ to_floats (const uint2 &raw)
       __uint_as_float (raw.y & 0xffff0000u));
 }
 
-/* One part of the channels: 4 outputs x 8 times of a lane. */
-template <typename Weight, int TAPS> struct LanePart {
+/* Sums of 4 outputs x N times of a lane: one channel more. */
+template <int N>
+static __device__ void
+add_channel (float (&acc)[4 * N], const float4 &weight, const float *x)
+{
+#pragma unroll
+  for (int t = 0; t < N; t++) {
+    acc[t] = fmaf (weight.x, x[t], acc[t]);
+    acc[N + t] = fmaf (weight.y, x[t], acc[N + t]);
+    acc[2 * N + t] = fmaf (weight.z, x[t], acc[2 * N + t]);
+    acc[3 * N + t] = fmaf (weight.w, x[t], acc[3 * N + t]);
+  }
+}
+
+/* sums: of this warp, in shared memory */
+template <int SLOT = SPLIT_SLOT>
+static __device__ void
+leave_sums (const float (&acc)[32], float *sums)
+{
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    *(float4 *)(sums + i * SLOT + threadIdx.x % 32 * 4) = make_float4 (
+        acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]);
+}
+
+/* One part of the channels: 4 outputs x TIMES of a lane. */
+template <typename Weight, int TAPS, int TIMES = 8> struct LanePart {
   typedef decltype (load_raw ((const Weight *)nullptr)) Raw;
-  static constexpr int H = TAPS - 1, LEAD = (H + 3) / 4 * 4;
+  /* Inputs are read four at once, or two: from a multiple of that on. */
+  static constexpr int VECTOR = TIMES % 4 ? 2 : 4;
+  static constexpr int H = TAPS - 1, LEAD = (H + VECTOR - 1) / VECTOR * VECTOR;
   /* Channels whose weights are on their way, and between two branches. */
-  static constexpr int HELD = TAPS < 3 ? 8 : TAPS == 3 ? 4 : 2;
+  static constexpr int HELD = (TAPS < 3       ? 8
+                                  : TAPS == 3 ? 4
+                                              : 2) /
+                              (TIMES > 8 ? 2 : 1);
   static constexpr int STEP = MIMI_CUDA_SPLIT_STEP (TAPS);
 
   const Weight *next; /* the weights to be asked for */
   const unsigned stride, n;
   Raw w[HELD][TAPS];
-  float acc[32];
+  float acc[4 * TIMES];
 
   /* Of `inputs` channels the `rows` from `first` on; quad: the lane's first
    * output. Weights that there are for no channel meet inputs that are zero. */
@@ -112,22 +144,16 @@ template <typename Weight, int TAPS> struct LanePart {
   __device__ void
   add (const Raw (&raw)[TAPS], const float *x)
   {
-    float window[LEAD + 8];
+    float window[LEAD + TIMES];
 #pragma unroll
-    for (int i = 0; i < LEAD + 8; i += 4)
-      *(float4 *)(window + i) = *(const float4 *)(x - LEAD + i);
+    for (int i = 0; i < LEAD + TIMES; i += VECTOR)
+      if (VECTOR == 4)
+        *(float4 *)(window + i) = *(const float4 *)(x - LEAD + i);
+      else
+        *(float2 *)(window + i) = *(const float2 *)(x - LEAD + i);
 #pragma unroll
-    for (int tap = 0; tap < TAPS; tap++) {
-      const float4 v = to_floats (raw[tap]);
-#pragma unroll
-      for (int t = 0; t < 8; t++) {
-        const float y = window[LEAD - H + tap + t];
-        acc[t] = fmaf (v.x, y, acc[t]);
-        acc[8 + t] = fmaf (v.y, y, acc[8 + t]);
-        acc[16 + t] = fmaf (v.z, y, acc[16 + t]);
-        acc[24 + t] = fmaf (v.w, y, acc[24 + t]);
-      }
-    }
+    for (int tap = 0; tap < TAPS; tap++)
+      add_channel<TIMES> (acc, to_floats (raw[tap]), window + LEAD - H + tap);
   }
 
   /* x: [channel][x_stride]: the part's first channel, at the lane's first
@@ -136,7 +162,7 @@ template <typename Weight, int TAPS> struct LanePart {
   run (const float *x, unsigned x_stride)
   {
 #pragma unroll
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 4 * TIMES; i++)
       acc[i] = 0.0f;
 #pragma unroll 1
     for (unsigned k0 = 0; k0 < n; k0 += HELD)
@@ -160,28 +186,83 @@ template <typename Weight, int TAPS> struct LanePart {
       }
   }
 
+  template <int SLOT = SPLIT_SLOT>
   __device__ void
   leave (float *sums) const
   {
+    leave_sums<SLOT> (acc, sums);
+  }
+
+  /* The same of any number of times: two of them of each lane side by side, and
+   * so far apart that lanes which read the four outputs of four lanes, one after
+   * the other, have all banks. */
+  static constexpr int PAIR = TIMES % 4 ? 72 : 76, PAIRS = 2 * TIMES * PAIR;
+
+  __device__ void
+  leave_pairs (float *sums) const
+  {
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-      *(float4 *)(sums + i * SPLIT_SLOT + threadIdx.x % 32 * 4) = make_float4 (
-          acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]);
+    for (int i = 0; i < 2 * TIMES; i++)
+      *(float2 *)(sums + i * PAIR + threadIdx.x % 32 * 2) =
+          make_float2 (acc[2 * i], acc[2 * i + 1]);
+  }
+
+  /* What N warps have left of one output and two times of a lane, in order. */
+  template <int N>
+  static __device__ float2
+  sum_pairs (const float *sums, unsigned lane, unsigned output, unsigned pair)
+  {
+    const float *from = sums + (output * (TIMES / 2) + pair) * PAIR + lane * 2;
+    float2 v[N], sum = make_float2 (0.0f, 0.0f);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      v[i] = *(const float2 *)(from + i * PAIRS);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      sum.x += v[i].x, sum.y += v[i].y;
+    return sum;
   }
 };
 
+static __device__ void
+add4 (float (&sum)[4], const float4 &more)
+{
+  sum[0] += more.x, sum[1] += more.y, sum[2] += more.z, sum[3] += more.w;
+}
+
+/* What all warps have left of output `row` at four times from t0 on, in order; a
+ * warp makes 8 `halves` times. */
+static __device__ void
+sum_four (const float *sums, unsigned row, unsigned t0, unsigned halves,
+    float (&sum)[4])
+{
+  const float *from = sums + (row % 4 * 2 + t0 % 8 / 4) * SPLIT_SLOT +
+                      (row / 4 * halves + t0 / 8) * 4;
+  float4 v[WARPS];
+
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    sum[i] = 0.0f;
+#pragma unroll
+  for (int s = 0; s < WARPS; s++)
+    v[s] = *(const float4 *)(from + s * SPLIT_WARP);
+#pragma unroll
+  for (int s = 0; s < WARPS; s++)
+    add4 (sum, v[s]);
+}
+
 /* What N warps have left of output `row` at `time`, in order; a warp makes
  * 8 `halves` times. */
-template <int N>
+template <int N, int SLOT = SPLIT_SLOT>
 static __device__ float
 sum_warps (const float *sums, unsigned row, unsigned time, unsigned halves)
 {
-  const float *from = sums + (row % 4 * 2 + time % 8 / 4) * SPLIT_SLOT +
+  const float *from = sums + (row % 4 * 2 + time % 8 / 4) * SLOT +
                       (row / 4 * halves + time / 8) * 4 + time % 4;
   float v[N], sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < N; i++)
-    v[i] = from[i * SPLIT_WARP];
+    v[i] = from[i * 8 * SLOT];
 #pragma unroll
   for (int i = 0; i < N; i++)
     sum += v[i];

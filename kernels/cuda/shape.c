@@ -48,7 +48,7 @@ void
 mimi_cuda_share (const MimiCudaFrame *self, guint taps, guint inputs,
     guint outputs, guint times, MimiCudaShares *shares)
 {
-  guint step = MIMI_CUDA_SPLIT_STEP (taps), tiles_log2, ranks;
+  guint step = MIMI_CUDA_SPLIT_STEP (taps), tiles_log2, ranks, columns;
   guint tiles = divide_up (times, MIMI_CUDA_TILE);
   gdouble least = G_MAXDOUBLE;
 
@@ -76,11 +76,63 @@ mimi_cuda_share (const MimiCudaFrame *self, guint taps, guint inputs,
           mimi_cuda_get_split_shared (part, tiles_log2) > MOST_SPLIT_SHARED)
         continue;
       least = cost;
-      *shares = (MimiCudaShares){ ranks, part, tiles_log2, areas };
+      *shares = (MimiCudaShares){ ranks, part, tiles_log2, areas, 0 };
+    }
+  if (taps == 2)
+    for (columns = 24; columns <= 40; columns += 16) {
+      guint rows = MIMI_CUDA_COLUMNS_ROWS (columns);
+      guint part = divide_up (divide_up (inputs, 8), step) * step;
+      guint areas = outputs / rows * (times / columns);
+      /* Of 24 one block fits a processor, of 40 two do. */
+      guint rounds =
+          divide_up (areas, (columns == 40 ? 2 : 1) * self->processors);
+      gdouble run = part * (rows * columns / 16.0 + 5);
+      gdouble bytes =
+          4.0 * (8 * part * (2 * rows + columns) + 2 * rows * columns);
+      gdouble cost = 2 * divide_up (areas, self->processors) *
+                         (run + part * columns / 2.0 + 700) +
+                     bytes * areas / (19.0 * self->processors) +
+                     rounds * (run + 1500);
+
+      if (outputs % rows || times % columns || cost >= least ||
+          8 * part * (columns + 4) * sizeof (gfloat) >
+              MIMI_CUDA_COLUMNS_BYTES (columns))
+        continue;
+      least = cost;
+      *shares = (MimiCudaShares){ 1, part, 0, areas, columns };
     }
   if (least == G_MAXDOUBLE) /* so many inputs that only gemm.cuh can do it */
     *shares = (MimiCudaShares){ 1,
-      divide_up (divide_up (inputs, 8), step) * step, 0, 0 };
+      divide_up (divide_up (inputs, 8), step) * step, 0, 0, 0 };
+}
+
+guint
+mimi_cuda_count_blocks (const MimiNetwork *n, guint length)
+{
+  guint past = n->window - 1, blocks = 0, at;
+
+  for (at = 0; at < MIMI_CUDA_TILE; at += n->upsample)
+    blocks = MAX (
+        blocks, (at + length - 1) / MIMI_CUDA_TILE + 1 +
+                    (past > at ? divide_up (past - at, MIMI_CUDA_TILE) : 0));
+  return blocks;
+}
+
+MimiCudaWindow
+mimi_cuda_share_window (const MimiCudaFrame *self)
+{
+  const MimiNetwork *n = self->network;
+  guint blocks = mimi_cuda_count_blocks (n, n->upsample);
+  MimiCudaWindow window = { 0, 0 };
+
+  /* As few each as there are processors for. */
+  do {
+    window.share++;
+    window.ranks = divide_up (blocks, window.share);
+  } while (window.share < MIMI_CUDA_ATTENTION_SHARE &&
+           (n->heads * window.ranks > (guint)self->processors ||
+               window.ranks > MIMI_CUDA_ATTENTION_RANKS));
+  return window;
 }
 
 guint

@@ -89,7 +89,20 @@ typedef struct {
   guint part_rows;  /* channels of each of their eight warps */
   guint tiles_log2; /* tiles a block */
   guint areas;      /* blocks besides, for one stream */
+  guint columns;    /* a block of split_up.cu, or 0 for split.cuh */
 } MimiCudaShares;
+
+/* How they share a window of attention: its blocks of 16 positions. */
+typedef struct {
+  guint ranks, share; /* blocks of a head, and what each of them takes */
+} MimiCudaWindow;
+
+/* Blocks of 16 positions from the oldest that the first of `length` positions
+ * sees up to the last of them, wherever the first is. */
+guint mimi_cuda_count_blocks (const MimiNetwork *network, guint length);
+
+/* For one stream, and for any: sums must not depend on the batch. */
+MimiCudaWindow mimi_cuda_share_window (const MimiCudaFrame *frame);
 
 /* The shares that are fastest by docs/cuda.md, for one stream: sums must not
  * depend on the batch. */

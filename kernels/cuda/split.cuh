@@ -17,12 +17,6 @@
 #include "part.cuh"
 #include "staging.cuh"
 
-static __device__ void
-add4 (float (&sum)[4], const float4 &more)
-{
-  sum[0] += more.x, sum[1] += more.y, sum[2] += more.z, sum[3] += more.w;
-}
-
 /* Grid: (ranks; blocks of outputs; tiles of all entries, over those of a
  * block). */
 template <typename Weight, int TAPS, Prologue PROLOGUE, Epilogue EPILOGUE>
@@ -154,26 +148,15 @@ split (const MimiGemmArgs &p)
   const unsigned t0 = threadIdx.x % 4 * 4;
   const unsigned n = row0 + row, tile = tile0 + other;
   const bool exists = n < p.outputs;
-  float sum[VALUES] = {};
-  {
-    const float *from = shared + (row % 4 * 2 + t0 % 8 / 4) * SPLIT_SLOT +
-                        (row / 4 * 2 * n_tiles + other * 2 + t0 / 8) * 4;
-    float4 v[PARTS];
-#pragma unroll
-    for (int s = 0; s < PARTS; s++)
-      v[s] = *(const float4 *)(from + s * SPLIT_WARP);
-#pragma unroll
-    for (int s = 0; s < PARTS; s++)
-      add4 (sum, v[s]);
-  }
+  float sum[VALUES];
+  sum_four (shared, row, t0 + other * TILE, 2 * n_tiles, sum);
 
   const unsigned area = (tile0 >> p.tiles_log2) * gridDim.y + block;
   float *sums = p.partial + (size_t)index * p.in_stride +
                 (size_t)area * p.ranks * SPLIT_SUMS + threadIdx.x * VALUES;
   Arrival arrival (p.arrived + (size_t)index * p.in_stride + area, p.ranks);
   if (p.ranks > 1) {
-    *(float4 *)(sums + rank * SPLIT_SUMS) =
-        make_float4 (sum[0], sum[1], sum[2], sum[3]);
+    store_four (sums + rank * SPLIT_SUMS, sum);
     arrival.count ();
   } else if (EPILOGUE == RESIDUAL) {
     __syncthreads (); /* outputs are to take the sums' place */
@@ -181,15 +164,13 @@ split (const MimiGemmArgs &p)
   /* In the meantime. */
   Place place[VALUES];
   float old[VALUES] = {};
-#pragma unroll
-  for (int i = 0; i < VALUES; i++)
-    place[i] = find_place<EPILOGUE> (
-        p, entry, index, tile, min (n, p.outputs - 1), t0 + i);
+  find_places<EPILOGUE> (
+      p, entry, index, tile, min (n, p.outputs - 1), t0, place);
   if (p.ranks > 1 && !arrival.is_last ())
     return;
   if (EPILOGUE == RESIDUAL || EPILOGUE == SKIP) {
     if (columns == TILE)
-      add4 (old, *(const float4 *)place[0].to);
+      add4 (old, __ldcg ((const float4 *)place[0].to));
     else
 #pragma unroll
       for (int i = 0; i < VALUES; i++)
@@ -216,19 +197,25 @@ split (const MimiGemmArgs &p)
   }
   float y[VALUES];
   bool overflow = false;
+  auto finish_all = [&] (bool gelu_tanh) {
 #pragma unroll
-  for (int i = 0; i < VALUES; i++) {
-    const float partner =
-        EPILOGUE == QKV ? __shfl_xor_sync (FULL_WARP, sum[i], 4) : 0.0f;
-    const Output output =
-        complete<EPILOGUE> (p, place[i], sum[i], partner, old[i]);
-    y[i] = output.value;
-    overflow |= exists && t0 + i < columns && overflows (output.before);
-  }
+    for (int i = 0; i < VALUES; i++) {
+      const float partner =
+          EPILOGUE == QKV ? __shfl_xor_sync (FULL_WARP, sum[i], 4) : 0.0f;
+      const Output output =
+          complete<EPILOGUE> (p, place[i], sum[i], partner, old[i], gelu_tanh);
+      y[i] = output.value;
+      overflow |= exists & t0 + i < columns & overflows (output.before);
+    }
+  };
+  if (EPILOGUE == GELU && p.gelu_tanh) /* one branch for all */
+    finish_all (true);
+  else
+    finish_all (false);
   if (exists) {
     if (columns == TILE && /* side by side */
         (EPILOGUE == QKV ? n < p.outputs / 3 * 2 : EPILOGUE != UP)) {
-      *(float4 *)place[0].to = make_float4 (y[0], y[1], y[2], y[3]);
+      store_four (place[0].to, y);
     } else {
 #pragma unroll
       for (int i = 0; i < VALUES; i++)

@@ -18,14 +18,18 @@ template <bool TAIL> struct Whole {
   static constexpr int ROWS = 1024 / COLUMNS; /* of a warp; hidden at most */
   static constexpr int CHANNELS = 2 * ROWS;   /* at most */
 
+  static constexpr int SLOT = TAIL ? WIDE_SLOT : SPLIT_SLOT, WARP = 8 * SLOT;
+
   union {                       /* never at the same time */
     float x[CHANNELS * STRIDE]; /* after ELU */
-    float sums[WARPS * SPLIT_WARP];
+    float sums[WARPS * WARP];
   };
   union {
     float hidden[ROWS * STRIDE];
     float y[CHANNELS * STRIDE]; /* after ELU */
   };
+  float bias1[ROWS], bias2[CHANNELS],
+      last[(TAIL ? CHANNELS * LAST_TAPS : 0) + 4];
 };
 
 static_assert (sizeof (Whole<true>) == MIMI_CUDA_WHOLE_BYTES (32) &&
@@ -75,18 +79,35 @@ whole (const MimiTailArgs &args)
            (at / TILE * p.channels + c) * TILE + at % TILE;
   };
   float4 loaded[LOADS];
+  auto load = [&] (auto there) { /* there (column): whether it was made */
 #pragma unroll
-  for (int i = 0; i < LOADS; i++) {
-    const unsigned at = tid + i * MIMI_CUDA_THREADS;
-    const unsigned c = min (at / PIECES, p.channels - 1);
-    const int column = start - W::BEFORE + (int)(at % PIECES * 4);
-    loaded[i] = make_float4 (0, 0, 0, 0);
-    if (column >= 0 || entry.follows > 0)
-      loaded[i] = *(const float4 *)place (c, column);
-    else if (column == -4 && remembers (entry)) {
-      loaded[i].z = kept[c * H];
-      loaded[i].w = kept[c * H + 1];
+    for (int i = 0; i < LOADS; i++) {
+      const unsigned at = tid + i * MIMI_CUDA_THREADS;
+      const unsigned c = min (at / PIECES, p.channels - 1);
+      const int column = start - W::BEFORE + (int)(at % PIECES * 4);
+      if (there (column)) {
+        loaded[i] = *(const float4 *)place (c, column);
+        continue;
+      }
+      loaded[i] = make_float4 (0, 0, 0, 0);
+      if (column == -4 && remembers (entry)) {
+        loaded[i].z = kept[c * H];
+        loaded[i].w = kept[c * H + 1];
+      }
     }
+  };
+  if (start >= W::BEFORE || entry.follows > 0) /* without a branch each */
+    load ([] (int) { return true; });
+  else
+    load ([] (int column) { return column >= 0; });
+  /* What is needed later, and asked for then would be waited for. */
+  const float bias1 = __ldg (p.bias1 + min (tid, p.hidden - 1));
+  const float bias2 = __ldg (p.bias2 + min (tid, p.channels - 1));
+  float last = 0.0f;
+  unsigned status = 0;
+  if (TAIL) {
+    last = __ldg (o.weights + min (tid, o.inputs * LAST_TAPS));
+    status = p.status[index];
   }
   ask_first ();
   if (!WAITS)
@@ -102,6 +123,12 @@ whole (const MimiTailArgs &args)
       *(float4 *)(s.x + at * 4) =
           at / PIECES < p.channels ? loaded[i] : make_float4 (0, 0, 0, 0);
   }
+  if (tid < W::ROWS)
+    s.bias1[tid] = bias1;
+  if (tid < W::CHANNELS)
+    s.bias2[tid] = bias2;
+  if (TAIL && tid <= W::CHANNELS * LAST_TAPS)
+    s.last[tid] = last;
   __syncthreads ();
   if (is_last && entry.ends)
     for (unsigned i = tid; i < p.channels * H; i += MIMI_CUDA_THREADS)
@@ -112,7 +139,7 @@ whole (const MimiTailArgs &args)
   first.run (
       s.x + warp * p.part_rows1 * W::STRIDE + W::BEFORE + half * 8, W::STRIDE);
   __syncthreads (); /* sums take the place of inputs */
-  first.leave (s.sums + warp * SPLIT_WARP);
+  first.template leave<W::SLOT> (s.sums + warp * W::WARP);
   const unsigned part2 = warp % PARTS2, group = warp / PARTS2;
   LanePart<Weight, 1> second (p.weights2, p.channels, p.hidden, p.part_rows2,
       group * W::ROWS + quad, part2 * p.part_rows2);
@@ -124,46 +151,52 @@ whole (const MimiTailArgs &args)
   constexpr unsigned APART = MIMI_CUDA_THREADS / W::COLUMNS;
   const unsigned t = tid % W::COLUMNS, n0 = tid / W::COLUMNS;
   const int column = start + (int)t;
-  const bool made = column >= 0 || entry.follows > 0;
-  const float *of_column = place (0, column);
+  /* Of a column that nobody has made any value will do. */
+  const float *of_column =
+      column >= 0 || entry.follows > 0 ? place (0, column) : in;
   bool overflow = false;
+  /* All of them before any of them is looked at, and then without a branch. */
+  float y1[VALUES], y2[2 * VALUES];
 #pragma unroll
   for (int i = 0; i < VALUES; i++) {
     const unsigned n = n0 + i * APART;
-    const float y = sum_warps<WARPS> (s.sums, n, t, HALVES) +
-                    __ldg (p.bias1 + min (n, p.hidden - 1));
-    if (n < p.hidden)
-      overflow |= overflows (y);
-    s.hidden[n * W::STRIDE + t] = n < p.hidden ? elu (y) : 0.0f;
+    y1[i] = sum_warps<WARPS, W::SLOT> (s.sums, n, t, HALVES) + s.bias1[n];
   }
+#pragma unroll
+  for (int i = 0; i < VALUES; i++) {
+    const unsigned n = n0 + i * APART;
+    float x = elu (y1[i]);
+    settle (x);
+    overflow |= n < p.hidden & overflows (y1[i]);
+    s.hidden[n * W::STRIDE + t] = n < p.hidden ? x : 0.0f;
+  }
+  float old[2 * VALUES];
+#pragma unroll
+  for (int i = 0; i < 2 * VALUES; i++)
+    old[i] = of_column[min (n0 + i * APART, p.channels - 1) * TILE];
+  ask_first ();
   __syncthreads ();
   second.run (
       s.hidden + part2 * p.part_rows2 * W::STRIDE + half * 8, W::STRIDE);
-  second.leave (s.sums + warp * SPLIT_WARP);
-  float old[2 * VALUES], bias[2 * VALUES];
-#pragma unroll
-  for (int i = 0; i < 2 * VALUES; i++) {
-    const unsigned n = min (n0 + i * APART, p.channels - 1);
-    old[i] = made ? of_column[n * TILE] : 0.0f;
-    bias[i] = __ldg (p.bias2 + n);
-  }
+  second.template leave<W::SLOT> (s.sums + warp * W::WARP);
   __syncthreads ();
+#pragma unroll
+  for (int i = 0; i < 2 * VALUES; i++)
+    y2[i] = old[i] +
+            sum_warps<PARTS2, W::SLOT> (s.sums + i / VALUES * PARTS2 * W::WARP,
+                n0 + i % VALUES * APART, t, HALVES) +
+            s.bias2[n0 + i * APART];
 #pragma unroll
   for (int i = 0; i < 2 * VALUES; i++) {
     const unsigned n = n0 + i * APART;
-    const float y =
-        old[i] +
-        sum_warps<PARTS2> (s.sums + i / VALUES * PARTS2 * SPLIT_WARP,
-            n0 + i % VALUES * APART, t, HALVES) +
-        bias[i];
-    if (n >= p.channels)
-      continue;
-    overflow |= overflows (y);
-    if (TAIL)
-      s.y[n * W::STRIDE + W::BEFORE + t] = elu (y);
-    else
+    float x = elu (y2[i]);
+    settle (x);
+    overflow |= n < p.channels & overflows (y2[i]);
+    if (TAIL) /* there is room for all, and nobody reads what does not exist */
+      s.y[n * W::STRIDE + W::BEFORE + t] = x;
+    else if (n < p.channels)
       p.out[(size_t)index * p.stride +
-            ((size_t)blockIdx.x * p.channels + n) * TILE + t] = elu (y);
+            ((size_t)blockIdx.x * p.channels + n) * TILE + t] = x;
   }
   if (!TAIL) {
     if (overflow)
@@ -191,19 +224,20 @@ whole (const MimiTailArgs &args)
   for (int j = 0; j < EACH; j++) {
     const unsigned part = warp * EACH + j;
     float sum = 0.0f;
+#pragma unroll 4
     for (unsigned c = part; c < o.inputs; c += SAMPLE_PARTS)
 #pragma unroll
       for (int tap = 0; tap < LAST_TAPS; tap++)
         sum = fmaf (s.y[c * W::STRIDE + FRESH_AT - L + sampled + tap],
-            __ldg (o.weights + c * LAST_TAPS + tap), sum);
+            s.last[c * LAST_TAPS + tap], sum);
     partial[part * 32 + lane] = sum;
   }
   __syncthreads ();
-  if (overflow || (tid == 0 && p.status[index] != 0))
+  if (overflow || (tid == 0 && status != 0))
     o.overflow[index] = 1;
   if (warp > 0)
     return;
-  float sum = __ldg (o.weights + o.inputs * LAST_TAPS);
+  float sum = s.last[o.inputs * LAST_TAPS];
 #pragma unroll
   for (unsigned i = 0; i < SAMPLE_PARTS; i++)
     sum += partial[i * 32 + lane];

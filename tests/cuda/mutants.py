@@ -11,6 +11,7 @@ RESIDUAL, TAIL, INPUT, ATTENTION = "cuda/residual.cu", "cuda/tail.cu", "cuda/inp
 ATTEND, ATTEND_KERNELS = "cuda/attend.cuh", "cuda/attend.cu"
 LAYER, LAYER_BLOCK = "cuda/layer.cu", "cuda/layer.cuh"
 SPLIT, PART, LAST, WHOLE, ALONE = "cuda/split.cuh", "cuda/part.cuh", "cuda/last.cuh", "cuda/whole.cu", "cuda/alone.cu"
+UP, SHARE = "cuda/split_up.cu", "cuda/split_attention.cu"
 OLD = {"capability": 75}
 MANY, FEED, BATCH, LEAVE, BLOCK = "cuda/many.cuh", "cuda/feed.cuh", "cuda/batch.cuh", "cuda/leave.cuh", "cuda/block.cuh"
 FEW = {"processors": 3}  # so few that one stream fills them
@@ -104,8 +105,8 @@ LAYOUT = [
     # frame.c
     ("two histories in one place", FRAME, "2 * n->channels[i + 1] * (n->residual_kernel - 1)", "32"),
     ("a history has one copy", FRAME, "take (length, 2 * n->channels[i]);", "take (length, n->channels[i]);"),
-    ("the ring has no room for a run", FRAME, "count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);", "count_blocks (n, n->upsample, n->upsample);"),
-    ("the ring is a block short", FRAME, "count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample);", "count_blocks (n, MIMI_LONGEST_RUN * n->upsample, n->upsample) - 1;"),
+    ("the ring has no room for a run", FRAME, "count_blocks (n, MIMI_LONGEST_RUN * n->upsample);", "count_blocks (n, n->upsample);"),
+    ("the ring is a block short", FRAME, "count_blocks (n, MIMI_LONGEST_RUN * n->upsample);", "count_blocks (n, MIMI_LONGEST_RUN * n->upsample) - 1;"),
     ("layers share a ring", FRAME, "take (length, 2 * n->width * self->ring_blocks * MIMI_CUDA_TILE);", "i > 0 ? self->rings[0] : take (length, 2 * n->width * self->ring_blocks * MIMI_CUDA_TILE);"),
     ("no room for moments", FRAME, "length, (((n->width - 1) >> self->slice_log2) + 1) * MIMI_CUDA_TILE * 2);", "length, 0);"),
     ("both buffers of the stages are one", FRAME, "self->wide[1] = take (length, wide * MIMI_CUDA_TILE);", "self->wide[1] = self->wide[0];"),
@@ -373,10 +374,38 @@ DEVICE = [
     ("lanes: parts of a batch in another order", "cuda/lanes.cuh", "part % PARTS != PARTS - 1", "part + 1 < PARTS * p.ranks", OLD),
     ("part: weights of one channel too few", PART, "      if (k0 < n)\n", "      if (k0 + STEP < n)\n", OLD),
     *[(f"whole: barrier {i + 1} of 7", WHOLE, BARRIER, "", i, OLD) for i in range(7)],
-    ("whole: a fresh stream hears the one before", WHOLE, "else if (column == -4 && remembers (entry))", "else if (column == -4)", OLD),
+    ("whole: a fresh stream hears the one before", WHOLE, "if (column == -4 && remembers (entry))", "if (column == -4)", OLD),
     ("whole: the past is made anew, not remembered", WHOLE, "start < 0 && entry.follows == 0 && tid < length", "false", OLD),
     ("whole: what is not there goes through ELU", WHOLE, "    if (column >= 0 || entry.follows > 0) /* the", "    if (true) /* the", OLD),
+    ("whole: outputs' biases are the hidden ones'", WHOLE, "s.bias2[n0 + i * APART]", "s.bias1[n0 + i % VALUES * APART]", OLD),
+    ("whole: added to the column before", WHOLE, "? place (0, column) : in;", "? place (0, column) - (column % 16 != 0) : in;", OLD),
+    ("whole: overflow of kernels before is not told", WHOLE, "    status = p.status[index];\n", "    status = 0;\n", OLD),
     ("whole: overflow is not told", WHOLE, "    o.overflow[index] = 1;", "    o.overflow[index] = 0;", OLD),
+    # split_up.cu, split_attention.cu
+    *[(f"up: barrier {i + 1} of 2", UP, BARRIER, "", i, OLD) for i in range(2)],
+    ("up: zeros may come after the past", UP, "    __syncthreads (); /* zeros were there */\n", "", OLD),
+    ("up: sums overwrite inputs", UP, "  __syncthreads (); /* sums take the place of inputs */\n", "", OLD),
+    ("up: a fresh stream hears the one before", UP, ": remembers (entry) ? kept[k]", ": true ? kept[k]", OLD),
+    ("up: a run does not hear the frame before", UP, "entry.follows > 0", "false", OLD),
+    ("up: the past is a column late", UP, "shared[k * C::STRIDE + C::BEFORE - 1] =", "shared[k * C::STRIDE + C::BEFORE - 2] =", OLD),
+    ("up: every frame of a run is kept", UP, " && entry.ends)", ")", OLD),
+    ("up: the last column but one is kept", UP, "C::STRIDE + C::STRIDE - 1]", "C::STRIDE + C::STRIDE - 2]", OLD),
+    ("up: a phase late", UP, "t * p.ratio + phase,", "t * p.ratio + (phase + 1) % p.ratio,", OLD),
+    ("up: another lane's sums", UP, "tid / 4 % 32;", "(tid / 4 + 1) % 32;", OLD),
+    ("up: overflow is not told", UP, "    atomicOr (p.status + index, 1u);\n", "    ;\n", OLD),
+    *[(f"share: barrier {i + 1} of 4", SHARE, BARRIER, "", i, OLD) for i in range(4)],
+    ("share: window one short", SHARE, "position + p.window > at &&", "position + p.window > at + 1 &&", OLD),
+    ("share: window one long", SHARE, "position + p.window > at &&", "position + p.window >= at &&", OLD),
+    ("share: a position of the future is seen", SHARE, "position <= at &&", "position <= at + 1 &&", OLD),
+    ("share: ring starts one block late", SHARE, "begin / TILE % p.ring_blocks", "(begin / TILE + 1) % p.ring_blocks", OLD),
+    ("share: the ring does not come round", SHARE, "return ring0 + b < ring_blocks ? ring0 + b : ring0 + b - ring_blocks;", "return ring0 + b;", OLD),
+    ("share: every block has the first positions", SHARE, "first = rank * p.share;", "first = 0;", OLD),
+    ("share: values of the block before", SHARE, "first + min (b, p.share - 1)", "first + min (b, p.share - 1) - (b > 0)", OLD),
+    ("share: a rank is left out", SHARE, "ranks = view.last / p.share + 1;", "ranks = max (view.last / p.share, 1u);", OLD),
+    ("share: ranks count the same", SHARE, "m[r] = exp2f (m[r] - highest);", "m[r] = exp2f (0.0f * highest);", OLD),
+    ("share: who sees nothing is not asked for", SHARE, "(most[i] == -INFINITY ? 0.0f : most[i])", "most[i]", OLD),
+    ("share: padding takes part", SHARE, "  if (entry.state == 0)\n    return;\n", "", OLD),
+    ("share: another entry's sums", SHARE, "p.partial + (size_t)index * p.stride", "p.partial", OLD),
     ("output: a fresh stream hears the one before", "cuda/output.cu", "made || remembers (entry)", "true", {"capability": 75}),
     ("output: no barrier", "cuda/output.cu", BARRIER, "", {"capability": 75}),
     *[(f"alone: barrier {i + 1} of 2", ALONE, BARRIER, "", i, OLD) for i in range(2)],

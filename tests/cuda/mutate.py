@@ -177,7 +177,7 @@ class Bench:
 
 
 # Instances of a kernel for other weights than float32: a macro each, of one line or two.
-OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|MANY|SPREAD|LAYERS|SPLIT|WHOLE) \([^\n]*?(?:tf32|bf16)(?:[^\n]*, \\\n)?[^\n]*?(\\?)$", re.MULTILINE)
+OTHER_TYPES = re.compile(r"^ *(?:KERNEL\w*|MANY|SPREAD|LAYERS|SPLIT|COLUMNS|WHOLE) \([^\n]*?(?:tf32|bf16)(?:[^\n]*, \\\n)?[^\n]*?(\\?)$", re.MULTILINE)
 ENTRY = re.compile(r"^\.visible \.entry (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 
 
