@@ -38,15 +38,12 @@ many_block (const MimiGemmArgs &p, const MimiGemmArgs &q)
 
   wait_for_inputs ();
   launch_dependents ();
-  bool any = false;
-#pragma unroll
-  for (int j = 0; j < MANY_TILES; j++)
-    any |= ManyTile (p, j).active;
-  if (!any)
+  __shared__ ManyTile tiles[MANY_TILES];
+  if (!find_tiles (p, tiles))
     return;
 
   {
-    Feed<3, ELU> feed (p);
+    Feed<3, ELU> feed (p, tiles);
     for (unsigned i = 0; i < n_slabs; i++)
       feed.fetch (shared + i * MANY_BUFFER, i * MANY_SLAB);
     for (unsigned i = 0; i < n_slabs; i++)
@@ -57,7 +54,7 @@ many_block (const MimiGemmArgs &p, const MimiGemmArgs &q)
   }
 
   const unsigned local = tile0 + lane % 4 / 2, t0 = lane % 2 * 8;
-  const ManyTile at (p, local);
+  const ManyTile &at = tiles[local];
   const unsigned own = local * MANY_PLANE + MANY_PAST + t0; /* its columns */
   const float *in = at.in (p) + t0;
   float *out = q.out + (in - p.in);

@@ -31,6 +31,7 @@ struct ManyTile {
   unsigned index, tile; /* entry, and which of its tiles */
   bool active;
 
+  ManyTile () = default;
   __device__
   ManyTile (const MimiGemmArgs &p, unsigned local)
   {
@@ -48,6 +49,21 @@ struct ManyTile {
     return p.in + (size_t)index * p.in_stride + (size_t)tile * p.inputs * TILE;
   }
 };
+
+/* The block's tiles, for all threads: to find out costs a trip to L2. Returns
+ * whether there is any. */
+static __device__ bool
+find_tiles (const MimiGemmArgs &p, ManyTile *tiles)
+{
+  bool any = false;
+  if (threadIdx.x < MANY_TILES)
+    tiles[threadIdx.x] = ManyTile (p, threadIdx.x);
+  __syncthreads ();
+#pragma unroll
+  for (int i = 0; i < MANY_TILES; i++)
+    any |= tiles[i].active;
+  return any;
+}
 
 /* 16 bytes on their way, zeros if there are none to be had. */
 static __device__ void
@@ -77,7 +93,7 @@ bring_one (float *to, const float *from, bool exists)
 template <int TAPS, Prologue PROLOGUE> struct Feed {
   static constexpr int H = TAPS - 1, N = MANY_SLAB / 8;
   const MimiGemmArgs &p;
-  const ManyTile at;
+  const ManyTile &at;
   const unsigned channel, quarter;
   const float *from;
   float gain[N], offset[N];
@@ -92,8 +108,8 @@ template <int TAPS, Prologue PROLOGUE> struct Feed {
   /* Eight lanes that store at once: four channels, two quarters of a tile; they
    * are in different banks. */
   __device__
-  Feed (const MimiGemmArgs &args)
-      : p (args), at (p, threadIdx.x / 32), channel (threadIdx.x / 2 % 8),
+  Feed (const MimiGemmArgs &args, const ManyTile *tiles)
+      : p (args), at (tiles[threadIdx.x / 32]), channel (threadIdx.x / 2 % 8),
         quarter (threadIdx.x % 2 + threadIdx.x % 32 / 16 * 2),
         from (at.in (p) + channel * TILE + quarter * 4),
         has_past (H > 0 && at.active),
@@ -211,10 +227,10 @@ template <int TAPS, Prologue PROLOGUE> struct Feed {
 
 /* Mean and 1 / standard deviation of the block's columns: a warp has a tile. */
 static __device__ void
-make_norms (const MimiGemmArgs &p, float *norms)
+make_norms (const MimiGemmArgs &p, const ManyTile *tiles, float *norms)
 {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const ManyTile at (p, warp);
+  const ManyTile at = tiles[warp];
   float mean[4], scale[4];
 
   if (!at.active)

@@ -38,12 +38,12 @@ store_times (float *to, const float (&v)[8], int n, bool aligned)
 
 /* Rotation: [pair of channels of a head][column] sine and cosine. */
 static __device__ void
-make_angles (const MimiGemmArgs &p, float2 *angles)
+make_angles (const MimiGemmArgs &p, const ManyTile *tiles, float2 *angles)
 {
   const unsigned pairs = p.head_dim / 2;
   for (unsigned i = threadIdx.x; i < pairs * MANY_COLUMNS; i += MANY_THREADS) {
     const unsigned pair = i / MANY_COLUMNS, column = i % MANY_COLUMNS;
-    const ManyTile at (p, column / TILE);
+    const ManyTile &at = tiles[column / TILE];
     const unsigned long long position =
         p.entries[at.index].frame * p.times + column % TILE;
     const int turn = (int)(position * __ldg (p.rope + pair) >> 32);
@@ -52,10 +52,9 @@ make_angles (const MimiGemmArgs &p, float2 *angles)
 }
 
 /* sums: [output][MANY_SUMS]; a row is channel n / ratio, phase n % ratio, and
- * phases become times, four of which a thread stores at once.
- * places: where the tiles' outputs begin, or NULL */
+ * phases become times, four of which a thread stores at once. */
 static __device__ void
-leave_phases (const MimiGemmArgs &p, const float *sums, float *const *places,
+leave_phases (const MimiGemmArgs &p, const ManyTile *tiles, const float *sums,
     unsigned row0)
 {
   const unsigned ratio = p.ratio, first = row0 / ratio;
@@ -70,9 +69,11 @@ leave_phases (const MimiGemmArgs &p, const float *sums, float *const *places,
     const unsigned place = i * by_fours >> 20, u = (i - place * fours) * 4;
     const unsigned local = place % MANY_TILES, c = first + place / MANY_TILES;
     const unsigned begin = c * ratio; /* its first row */
-    float *to = places[local];
-    if (!to)
+    const ManyTile &at = tiles[local];
+    if (!at.active)
       continue;
+    float *to = p.out + (size_t)at.index * p.out_stride +
+                (size_t)at.tile * p.outputs * TILE;
     const float bias = __ldg (p.bias + c);
     const bool whole =
         begin >= row0 && begin + ratio - 1 <= last && u + 4 <= times;
@@ -100,13 +101,14 @@ leave_phases (const MimiGemmArgs &p, const float *sums, float *const *places,
             make_float4 (elu (y[0]), elu (y[1]), elu (y[2]), elu (y[3]));
     }
     if (bad)
-      atomicOr (p.status + ManyTile (p, local).index, 1u);
+      atomicOr (p.status + at.index, 1u);
   }
 }
 
 /* values: [column][MANY_VALUES] of the residual stream. */
 static __device__ void
-leave_moments (const MimiGemmArgs &p, const float *values, unsigned row0)
+leave_moments (const MimiGemmArgs &p, const ManyTile *tiles,
+    const float *values, unsigned row0)
 {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned slice = 1u << p.slice_log2;
@@ -116,7 +118,7 @@ leave_moments (const MimiGemmArgs &p, const float *values, unsigned row0)
     const unsigned column = i % MANY_COLUMNS, local = i / MANY_COLUMNS * 32;
     const unsigned begin = row0 + local + lane / slice * slice;
     const unsigned here = min (p.outputs - min (begin, p.outputs - 1), slice);
-    const ManyTile at (p, column / TILE);
+    const ManyTile &at = tiles[column / TILE];
     const unsigned count[4] = { here, here, here, here };
     float value[4];
     float2 moments[4];
@@ -140,13 +142,13 @@ leave_moments (const MimiGemmArgs &p, const float *values, unsigned row0)
  * shared: for phases, or values, or with the angles in it */
 template <Epilogue EPILOGUE, int GROUPS, typename Product>
 static __device__ void
-leave (const MimiGemmArgs &p, const Product &product, float *shared,
-    unsigned row0, unsigned first, unsigned tile0)
+leave (const MimiGemmArgs &p, const ManyTile *tiles, const Product &product,
+    float *shared, unsigned row0, unsigned first, unsigned tile0)
 {
   const unsigned lane = threadIdx.x % 32;
   const unsigned local = tile0 + lane % 4 / 2, t0 = lane % 2 * 8;
   const int columns = min (p.times, TILE) - t0; /* that exist, or fewer */
-  const ManyTile at (p, local);
+  const ManyTile &at = tiles[local];
   float *out = p.out + (size_t)at.index * p.out_stride;
   float old[2 * GROUPS][8] = {};
   float both[2][8];
@@ -243,18 +245,10 @@ leave (const MimiGemmArgs &p, const Product &product, float *shared,
   }
   if (bad)
     atomicOr (p.status + at.index, 1u);
-  __shared__ float *places[MANY_TILES];
-  if (EPILOGUE == UP && threadIdx.x < MANY_TILES) {
-    const ManyTile one (p, threadIdx.x);
-    places[threadIdx.x] = one.active
-                              ? p.out + (size_t)one.index * p.out_stride +
-                                    (size_t)one.tile * p.outputs * TILE
-                              : NULL;
-  }
   if (EPILOGUE == RESIDUAL || EPILOGUE == UP)
     __syncthreads ();
   if (EPILOGUE == RESIDUAL)
-    leave_moments (p, shared, row0);
+    leave_moments (p, tiles, shared, row0);
   if (EPILOGUE == UP)
-    leave_phases (p, shared, places, row0);
+    leave_phases (p, tiles, shared, row0);
 }

@@ -41,18 +41,15 @@ many (const MimiGemmArgs &p)
   /* Who comes next may read its entry before it waits. */
   launch_dependents ();
 
-  bool any = false;
-#pragma unroll
-  for (int j = 0; j < MANY_TILES; j++)
-    any |= ManyTile (p, j).active;
-  if (!any)
+  __shared__ ManyTile tiles[MANY_TILES];
+  if (!find_tiles (p, tiles))
     return;
 
   {
-    Feed<TAPS, PROLOGUE> feed (p);
+    Feed<TAPS, PROLOGUE> feed (p, tiles);
     feed.fetch (shared, 0);
     if (PROLOGUE == NORM) {
-      make_norms (p, norms);
+      make_norms (p, tiles, norms);
       __syncwarp ();
     }
     feed.put (shared, norms);
@@ -75,8 +72,8 @@ many (const MimiGemmArgs &p)
   }
 
   if (EPILOGUE == QKV && row0 < p.outputs / 3 * 2) {
-    make_angles (p, (float2 *)shared);
+    make_angles (p, tiles, (float2 *)shared);
     __syncthreads ();
   }
-  leave<EPILOGUE, GROUPS> (p, product, shared, row0, first, tile0);
+  leave<EPILOGUE, GROUPS> (p, tiles, product, shared, row0, first, tile0);
 }
