@@ -257,12 +257,11 @@ DEVICE = [
     ("attend: the first eight queries twice", ATTEND, "first (half * ATTEND_QUERIES)", "first (0)"),
     ("attend: values of a fourth block are those of the first", ATTEND, "      if (b >= ATTEND_AHEAD) {", "      if (false) {"),
     ("attend: a fifth block has no scores", ATTEND_KERNELS, "i = warp + KEY_WARPS; i < n;", "i = warp + KEY_WARPS; i < 0;"),
-    ("attend: a block's second half of dim", ATTEND_KERNELS, "to + i / PIECE * TILE * ATTEND_QUERIES", "to + (i / PIECE ^ 1) * TILE * ATTEND_QUERIES"),
+    ("attend: a block's second half of dim", ATTEND_KERNELS, "to + i / PIECE * TILE * ATTEND_QUERIES", "to"),
     # how ranks are joined
     ("attend: a rank that sees nothing", ATTEND, "all == -INFINITY ? 0.0f : -UNIT * all", "-UNIT * all"),
     ("attend: largest score in another unit", ATTEND, "return { UNIT * all, total };", "return { all, total };"),
     ("attend: all ranks weigh the same", ATTEND, "power (f[r].most - most[0])", "1.0f"),
-    ("attend: four of eight ranks' largest", ATTEND, "for (int n = N / 2; n > 0; n /= 2)", "for (int n = N / 4; n > 0; n /= 2)"),
     ("attend: joined in another order", ATTEND_KERNELS, "found[lane / 4][warp] = own;", "found[lane / 4][warp ^ 1] = own;"),
     ("attend: a neighbour's query", ATTEND_KERNELS, "lane % 4 * 2 + j);", "lane % 4 * 2 + 1 - j);"),
     ("attend: a rank that has nothing leaves nothing", ATTEND_KERNELS, "*(float2 *)&sums[warp][q + j][d + lane / 4 * 2] = make_float2 (0, 0);", ";"),
