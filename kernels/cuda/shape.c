@@ -258,7 +258,7 @@ gdouble
 mimi_cuda_cost_many (const MimiCudaFrame *f, guint taps, guint inputs,
     guint outputs, guint tiles, guint *shared)
 {
-  static const gdouble cycles[] = { 0, 320, 450, 660 };
+  static const gdouble cycles[] = { 0, 400, 470, 660 };
   guint steps = divide_up (inputs, 8) * taps;
   guint blocks = divide_up (outputs, MIMI_CUDA_MANY_ROWS) *
                  divide_up (tiles, MIMI_CUDA_MANY_TILES);
@@ -296,7 +296,9 @@ mimi_cuda_cost_block (
   if (n < 2 || f->network->residual_kernel != 3)
     return G_MAXDOUBLE;
   n = MIN (n, 3);
-  return divide_up (each, n) * 7000 + each * 120.0 * steps;
+  /* Four warps wait for each other, so the second and third cost little. */
+  return each / n * (7000 + (275 + 35.0 * n) * steps) +
+         (each % n ? 7000 + (275 + 35.0 * (each % n)) * steps : 0);
 }
 
 gdouble
