@@ -391,7 +391,7 @@ DEVICE = [
     ("up: every frame of a run is kept", UP, " && entry.ends)", ")", OLD),
     ("up: the last column but one is kept", UP, "C::STRIDE + C::STRIDE - 1]", "C::STRIDE + C::STRIDE - 2]", OLD),
     ("up: a phase late", UP, "t * p.ratio + phase,", "t * p.ratio + (phase + 1) % p.ratio,", OLD),
-    ("up: another lane's sums", UP, "tid / 4 % 32;", "(tid / 4 + 1) % 32;", OLD),
+    ("up: another lane's sums", UP, "(shared, other, output, pair)", "(shared, other ^ 1, output, pair)", OLD),
     ("up: overflow is not told", UP, "    atomicOr (p.status + index, 1u);\n", "    ;\n", OLD),
     *[(f"share: barrier {i + 1} of 4", SHARE, BARRIER, "", i, OLD) for i in range(4)],
     ("share: window one short", SHARE, "position + p.window > at &&", "position + p.window > at + 1 &&", OLD),
