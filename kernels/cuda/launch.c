@@ -486,7 +486,7 @@ launch_layers (Launch *l)
 
 /* How a stage's residual block is launched. */
 typedef struct {
-  MimiCudaKernel kernel; /* a spread one, or MIMI_CUDA_N_KERNELS */
+  MimiCudaKernel kernel; /* MIMI_CUDA_N_KERNELS: one for each product */
   Shape shape;
   guint part_rows1, part_rows2, ranks;
 } Block;

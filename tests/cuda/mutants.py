@@ -240,12 +240,12 @@ DEVICE = [
     ("front: a fresh stream hears the one before", INPUT, "!entry.follows && remembers (entry)", "!entry.follows"),
     ("front: moments of the first slice", INPUT, "moments[(slice0 + slice) * TILE", "moments[slice * TILE"),
     # attention.cu
-    *[(f"attention: barrier {i + 1} of 4", ATTENTION, BARRIER, "", i, OLD) for i in range(4)],
-    ("attention: window one short", ATTENTION, "position + p.window > at", "position + p.window > at + 1", OLD),
-    ("attention: window one long", ATTENTION, "position + p.window > at", "position + p.window >= at", OLD),
-    ("attention: a position of the future is seen", ATTENTION, "position <= at &&", "position <= at + 1 &&", OLD),
-    ("attention: ring starts one block late", ATTENTION, "(block0 % p.ring_blocks)", "((block0 + 1) % p.ring_blocks)", OLD),
-    ("attention: the ring does not come round", ATTENTION, "return ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;", "return ring0 + b;", OLD),
+    *[(f"attention: barrier {i + 1} of 4", ATTENTION, BARRIER, "", i) for i in range(4)],
+    ("attention: window one short", ATTENTION, "position + p.window > at", "position + p.window > at + 1"),
+    ("attention: window one long", ATTENTION, "position + p.window > at", "position + p.window >= at"),
+    ("attention: a position of the future is seen", ATTENTION, "position <= at &&", "position <= at + 1 &&"),
+    ("attention: ring starts one block late", ATTENTION, "(block0 % p.ring_blocks)", "((block0 + 1) % p.ring_blocks)"),
+    ("attention: the ring does not come round", ATTENTION, "return ring0 + b < p.ring_blocks ? ring0 + b : ring0 + b - p.ring_blocks;", "return ring0 + b;"),
     ("attention: not in the order of layer.cu", ATTENTION, "begin - block0 * TILE) + warp; i0", "begin - block0 * TILE) + (warp ^ 1); i0"),
     # attend.cuh, attend.cu: what they look at
     ("attend: window one short", ATTEND, "back - i + j < p.window", "back - i + j + 1 < p.window"),
