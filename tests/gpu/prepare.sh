@@ -26,7 +26,8 @@ quietly meson setup "$build" "$@"
 
 programs='kernels/bench/mimi-bench tests/cuda/test-cuda-oracle'
 programs="$programs tests/cuda/test-cuda-batch tests/cuda/test-cuda-run tests/kernels/test-state"
-oracles='tiny tiny-BF16 pocket2m pocket tinyfull tinyfull-5'
+windows='tiny-512 pocket2m-300 tinyfull-10' # which have a config.json of their own
+oracles="tiny tiny-BF16 pocket2m pocket tinyfull tinyfull-5 $windows"
 checkpoints='tests/kernels/tiny-pocket tests/kernels/tiny-pocket-BF16
   tests/kernels/pocket2m-pocket tests/kernels/tinyfull-moshi
   tests/kernels/tiny-rawnorm tests/kernels/tiny-hfpocket'
@@ -47,6 +48,7 @@ for file in $targets; do
   mkdir -p "$(dirname "$to")"
   cp -L "$build/$file" "$to"
 done
+for name in $windows; do cp "$build/tests/cuda/$name.json" "$carry/tests/cuda"; done
 for program in $programs; do
   strip "$carry/programs/$program"
   ldd "$carry/programs/$program"

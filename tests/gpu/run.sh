@@ -209,8 +209,11 @@ export bench work network model small_model numpy torch sanitizer frames seconds
 export -f describe sanitize measure compare
 
 section card 40 describe
-# prepare.sh leaves this one out; its gates are below.
-[ -e "$folder/tests/cuda/pocket18m.oracle" ] || only="$only -s /cuda/fp32/pocket18m-pocket"
+# What prepare.sh leaves out, some only where all would be too much; gates are below.
+[ -e "$folder/tests/cuda/pocket-pocket.safetensors" ] || only="$only -s /cuda/fp32/pocket-pocket"
+[ -e "$folder/tests/cuda/pocket18m.oracle" ] || only="$only -s /cuda/fp32/pocket18m-pocket
+  -s /cuda/tf32/pocket18m -s /cuda/bf16/pocket18m"
+[ -e "$folder/tests/cuda/broad-50.oracle" ] || only="$only -s /cuda/broad"
 # shellcheck disable=SC2086 # a list of words
 section oracle 60 "$work/bin/test-cuda-oracle" $only
 # shellcheck disable=SC2086 # a list of words
